@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a model trains at under a limit, with idle memory on the host, and without.
 
-    python examples/offload.py --parts activations [--length 8192] [--json FILE]
+    python examples/offload.py --parts activations [--length 8192] [--turns 5] [--json FILE]
 
 Needs a GPU; with the default sizes it ends in 120 s on an H100. The exit status is 1 if a loss or a
 weight is not finite, if two ways differ in a bit, or if one held more than its limit.
@@ -69,6 +69,11 @@ def parse_arguments(argv=None):
     )  # fmt: skip
     group.add_argument(
         "--budget", type=float, default=115, help="seconds; the last ways are left out"
+    )
+    group.add_argument("--turns", type=harness.positive, default=1)
+    group.add_argument("--seed", type=int, default=1, help="of the order of ways in a turn")
+    group.add_argument(
+        "--peers", nargs="+", default=["save_on_cpu", "TRL"], help="other offloading"
     )
     group.add_argument("--no-peers", action="store_true", help="leave other offloading out")
     args = parser.parse_args(argv)

@@ -1,63 +1,69 @@
 """Activations on the host by plan, beside full recomputation and what else offloads them.
 
-All ways train the same model on the same data in one process. Each has the same bits: more steps
-of one way only add losses. A limit is a share of the way from the peak of full recomputation (0)
-to that without any (1). Peers run without a limit, and stalloc with the peer's peak as its limit.
+All ways train the same model on the same data in one process, in turns: the first in a fixed order,
+later ones in an order drawn anew. Each has the same bits: more steps of one way only add losses. A
+limit is a share of the way from the peak of full recomputation (0) to that without any (1). Peers
+run without a limit, and stalloc with the peer's peak as its limit.
 """
 
 import contextlib
-import importlib
+import random
 import sys
 import time
 
 import harness
+import offload_activations_table
 import offload_model as shared
 import torch
 
 GIB = 1 << 30
-PEERS = {  # where they are
-    "TRL": ("trl.models.activation_offloading", "trl.models", "trl.trainer.utils"),
-    "torchtune": ("torchtune.training", "torchtune.training._activation_offloading"),
-}
+PLAIN, RECOMPUTED = "nothing, no limit", "recomputed, no limit"
 
 
 class Ways:
-    """Runs ways one after the other, as long as there is time."""
+    """Runs ways one after the other, as long as there is time; `rows` has a list by name."""
 
     def __init__(self, args, stalloc, device):
         self.args, self.stalloc, self.device = args, stalloc, device
         self.rows, self.ends = {}, args.begun + args.budget
 
-    def run(self, name, around=contextlib.nullcontext, limit=None, **how):
-        """A row, also in the table; None if there was no time, or memory."""
+    def run(self, name, limit=None, peer=False, **how):
+        """A row, also in the table; None if there was no time, or memory, or a peer failed."""
+        rows = self.rows.setdefault(name, [])
         if time.monotonic() > self.ends - self._longest():
-            self.rows[name] = {"failed": "no time left"}
+            rows or rows.append({"failed": "no time left"})
             return None
         begun = time.monotonic()
         self._limit(limit)
         try:
-            row = shared.timed(self.args, self.device, around, **how)
-        except RuntimeError as error:
-            if not any(text in str(error) for text in harness.OUT_OF_MEMORY):
+            row = shared.timed(self.args, self.device, **how)
+        except Exception as error:
+            if any(text in str(error) for text in harness.OUT_OF_MEMORY):
+                row = {"failed": "out of memory"}
+            elif peer:
+                row = {"failed": f"{type(error).__name__}: {error}"[:200]}
+            else:
                 raise
-            row = {"failed": "out of memory"}
         shared.forget(self.device)
         row.update(limit=limit, took=time.monotonic() - begun)
-        self.rows[name] = row
-        print(f"{name}: {describe(row)}", file=sys.stderr, flush=True)
+        rows.append(row)
+        said = offload_activations_table.describe(row)
+        print(f"{name}: {said}", file=sys.stderr, flush=True)
         return None if "failed" in row else row
 
     def planned(self, name, limit):
         """Offloads by plan, under a limit of what the allocator may hold; None: the device's."""
-        total = self._total()
-        live = int((limit or total) * 0.98)
+        live = int((limit or self._total()) * 0.98)
         counts = {}
 
         def ready(number):
             counts.update(vars(self._counts()))
             return number >= 12 or number >= 4 and not self._is_learning()
 
-        row = self.run(name, lambda: self.stalloc.offload_activations(live), limit, ready=ready)
+        def around():
+            return self.stalloc.offload_activations(live)
+
+        row = self.run(name, limit, around=around, ready=ready)
         if row is not None:
             after = vars(self._counts())
             row["out"] = (after["out"] - counts["out"]) / 5
@@ -86,77 +92,72 @@ class Ways:
             torch.cuda.set_per_process_memory_fraction(share)
 
     def _longest(self):
-        return max((row.get("took", 0) for row in self.rows.values()), default=0)
+        return max((row.get("took", 0) for rows in self.rows.values() for row in rows), default=0)
 
 
 def run(args, stalloc, device):
-    """All ways; returns their rows by name."""
-    ways = Ways(args, stalloc, device)
-    plain = ways.run("nothing, no limit")
-    recomputed = ways.run("recomputed, no limit", recompute=1)
-    ways.planned("stalloc, no limit", None)
+    """All ways; returns their rows by name, a list each."""
+    ways, draw = Ways(args, stalloc, device), random.Random(args.seed)
+    again = first(ways, args)
+    for _ in range(1, args.turns):
+        draw.shuffle(again)
+        for name, way in again:
+            way(name)
+    return ways.rows
+
+
+def first(ways, args):
+    """The first turn, which finds the limits; returns what later ones repeat."""
+    again = []
+
+    def do(name, way):
+        again.append((name, way))
+        return way(name)
+
+    plain = do(PLAIN, lambda name: ways.run(name))
+    recomputed = do(RECOMPUTED, lambda name: ways.run(name, recompute=1))
+    do("stalloc, no limit", lambda name: ways.planned(name, None))
     if plain is not None and recomputed is not None:
         for share in args.shares:
             low, high = recomputed["held"], plain["held"]
             limit = int(low + share * (high - low))
             name = f"limit at {share:.2f}"
-            ways.run(f"nothing, {name}", limit=limit, ready=lambda _: True, steps=2)
-            ways.planned(f"stalloc, {name}", limit)
-    for name, around in () if args.no_peers else peers():
-        row = ways.run(name, around, ready=lambda number: number >= 1, steps=2)
+            ways.run(f"nothing, {name}", limit, ready=lambda _: True, steps=2)
+            do(f"stalloc, {name}", lambda name, limit=limit: ways.planned(name, limit))
+    for name, how in () if args.no_peers else peers(args.peers):
+        row = do(name, lambda name, how=how: ways.run(name, peer=True, **how))
         if row is not None:
-            ways.planned(f"stalloc at the peak of {name}", row["held"])
-    return ways.rows
+            most = row["held"]
+            name = f"stalloc at the peak of {name}"
+            do(name, lambda name, most=most: ways.planned(name, most))
+    return again
 
 
-def peers():
-    """Other ways to offload: their names, and what makes the context of a forward pass."""
-    yield "save_on_cpu", lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)
-    for name, places in PEERS.items():
-        for place in places:
-            try:
-                yield name, importlib.import_module(place).OffloadActivations
-                break
-            except (ImportError, AttributeError):
-                continue
+def peers(names):
+    """Other ways to offload: their names, and how they train."""
+    if "save_on_cpu" in names:
+        yield "save_on_cpu", {"around": lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)}
+    if "TRL" in names:
+        try:
+            from trl.models import activation_offloading
+        except ImportError as error:
+            print(f"TRL: {error}", file=sys.stderr)
         else:
-            print(f"{name}: cannot be imported here", file=sys.stderr)
+            yield "TRL", {"whole": lambda model: trl_of(activation_offloading, model)}
 
 
-def describe(row):
-    if "failed" in row:
-        return row["failed"]
-    return f"{row['tokens/s']:,.0f} tokens/s, {row['held'] / GIB:.2f} GiB held"
+def trl_of(module, model):
+    """As TRL's own trainer does: one context for the model, around forward and backward."""
+    on_gpu = torch.cuda.is_available()
+    context = module.get_act_offloading_ctx_manager(model, use_streams=on_gpu)
 
+    @contextlib.contextmanager
+    def whole():
+        with context:
+            yield
 
-def same_bits(rows):
-    """Names of ways that did not compute what the first did, as far as both went."""
-    done = [(name, row["losses"]) for name, row in rows.items() if "failed" not in row]
-    return [name for name, losses in done if any(a != b for a, b in zip(losses, done[0][1]))]
+    return whole
 
 
 def table(rows):
-    """The rows as text, with what is wrong at the end."""
-    base = rows.get("nothing, no limit", {}).get("tokens/s")
-    recomputed = rows.get("recomputed, no limit", {}).get("tokens/s")
-    heads = ("limit, GiB", "live", "held", "tokens/s", "of unlimited", "of recomputed")
-    heads = ("way", *heads, "out a step, GiB", "late")
-    lines = [f"| {' | '.join(heads)} |", "|---" + "|--:" * (len(heads) - 1) + "|"]
-    for name, row in rows.items():
-        limit = f"{row['limit'] / GIB:.2f}" if row.get("limit") else ""
-        if "failed" in row:
-            lines.append(f"| {name} | {limit} | | | {row['failed']} | | | | |")
-            continue
-        speed = row["tokens/s"]
-        cells = [limit, f"{row['live'] / GIB:.2f}", f"{row['held'] / GIB:.2f}", f"{speed:,.0f}"]
-        cells += [f"{speed / other:.3f}" if other else "" for other in (base, recomputed)]
-        cells += [f"{row['out'] / GIB:.2f}", str(row["late"])] if "out" in row else ["", ""]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    for name, row in rows.items():
-        if row.get("limit") and row.get("held", 0) > row["limit"]:
-            row["wrong"] = row["wrong"] or "held more than the limit"
-        if row.get("stayed"):
-            lines.append(f"{name}: stayed on the device: {row['stayed']}")
-    lines += [f"WRONG: {name}: {row['wrong']}" for name, row in rows.items() if row.get("wrong")]
-    lines += [f"WRONG: {name}: other bits" for name in same_bits(rows)]
-    return "\n".join(lines)
+    return offload_activations_table.table(rows, PLAIN, RECOMPUTED)

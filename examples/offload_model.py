@@ -5,6 +5,7 @@ under bf16 autocast, fused AdamW. With torch.use_deterministic_algorithms() each
 bits. Imports torch, so import it after the allocator is chosen.
 """
 
+import contextlib
 import gc
 import math
 import time
@@ -68,8 +69,11 @@ def build(args, device):
     return model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
 
 
-def step(args, model, optimizer, number, device, around, lengths=None):
-    """Trains on the batches of a step; each forward pass is within a context of around().
+def step(
+    args, model, optimizer, number, device, around, lengths=None, whole=contextlib.nullcontext
+):
+    """Trains on the batches of a step; each forward pass is within a context of around(), and with
+    its backward pass within one of whole().
 
     `lengths` are those of each batch's sequences, if they are not all args.length.
     """
@@ -78,9 +82,10 @@ def step(args, model, optimizer, number, device, around, lengths=None):
     for length in lengths or [args.length] * args.accumulate:
         tokens = torch.randint(args.shape[3], (args.batch, length), generator=generator)
         tokens = tokens.to(device)
-        with around(), torch.autocast(device.type, torch.bfloat16):
-            loss = model(tokens) / args.accumulate
-        loss.backward()
+        with whole():
+            with around(), torch.autocast(device.type, torch.bfloat16):
+                loss = model(tokens) / args.accumulate
+            loss.backward()
         losses.append(loss.detach())
         del loss
     optimizer.step()
@@ -88,19 +93,26 @@ def step(args, model, optimizer, number, device, around, lengths=None):
     return losses
 
 
-def timed(args, device, around, recompute=0, steps=5, ready=lambda number: number >= 2):
-    """Trains until a way is ready, then so many steps whose time counts; returns what was seen."""
+def timed(
+    args, device, around=contextlib.nullcontext, whole=None, recompute=0, steps=5,
+    ready=lambda number: number >= 2,
+):  # fmt: skip
+    """Trains until a way is ready, then so many steps whose time counts; returns what was seen.
+
+    whole(model) returns what step() takes as `whole`.
+    """
     model, optimizer = build(args, device)
     model.recompute = recompute
+    whole = whole(model) if whole else contextlib.nullcontext
     losses, number = [], 0
     while not ready(number):
-        losses += step(args, model, optimizer, number, device, around)
+        losses += step(args, model, optimizer, number, device, around, whole=whole)
         synchronize(device)
         number += 1
     restart_peaks(device)
     begun = time.perf_counter()
     for later in range(steps):
-        losses += step(args, model, optimizer, number + later, device, around)
+        losses += step(args, model, optimizer, number + later, device, around, whole=whole)
     synchronize(device)
     seconds = (time.perf_counter() - begun) / steps
     losses = [float(loss) for loss in losses]
@@ -113,7 +125,7 @@ def timed(args, device, around, recompute=0, steps=5, ready=lambda number: numbe
         "checksum": measure.checksum(model),
         "wrong": wrong or measure.not_finite([], model),
     }
-    del model, optimizer
+    del model, optimizer, whole
     return row
 
 

@@ -86,6 +86,8 @@ def run(options):
     for number in range(options.steps):
         begin = time.perf_counter()
         some = offload_model.step(options, net, optimizer, number, device, contextlib.nullcontext)
+        if stalloc:
+            stalloc.step()
         losses.append(sum(map(float, some)))
         times.append(time.perf_counter() - begin)
         seen.append(stalloc.stats().driver_ns / 1e9 if stalloc else 0.0)
