@@ -40,7 +40,8 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
         return optimizer
     torch, library = active
     inner = optimizer
-    while not isinstance(inner, torch.optim.Optimizer):
+    # accelerate's wrapper is an Optimizer by its class alone: it has no hooks.
+    while not hasattr(inner, "_optimizer_step_pre_hooks"):
         inner = getattr(inner, "optimizer", None)
         if inner is None:
             raise StallocError(

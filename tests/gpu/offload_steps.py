@@ -1,20 +1,25 @@
-"""Where the time of steps with offloaded optimizer states goes, beside native without a limit.
+"""Steps with offloaded optimizer states beside native without a limit: their speed, and where the
+time goes.
 
-    python tests/gpu/offload_steps.py [--turns 3] [--steps 12] [--ways native offload] [--keep DIR]
+    python tests/gpu/offload_steps.py [--turns 5] [--steps 12] [--ways native offload]
+    python tests/gpu/offload_steps.py --turns 1 --keep DIR    # with the allocator's trace
 
-Runs the ways of examples/offload_states.py (24 GiB, 2 x 8 sequences of 2048, recomputed) in turns.
-Prints for each turn the tokens/s; then, as medians of all steps after the third, with the least and
-the most: the device's time of each part of a step, how far the host is ahead when a part begins,
-and what the allocator's trace has: waits, bytes, times of driver calls, and when in the step.
+Runs the ways of examples/offload_states.py (24 GiB, 2 x 8 sequences of 2048, recomputed), in each
+turn in an order drawn anew. Prints for each turn the tokens/s; then native's time over that of each
+other way, steps of the same number: the median over the turns of each turn's median, with its 95 %
+interval (bootstrap over the turns), for the pairs of steps at which the host was equally fast, and
+for all. Then, as medians of all steps after the third, with the least and the most: the device's
+time of each part of a step, how far the host is ahead when a part begins, and, with --keep, what
+the trace has: waits, bytes, times of driver calls, and when in the step.
 """
 
 import contextlib
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -23,6 +28,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path[:0] = [str(EXAMPLES), str(EXAMPLES.parent / "python")]
 
 import offload_states  # noqa: E402
+import together_table  # noqa: E402
+from turns_table import interval  # noqa: E402
 
 GIB = 1 << 30
 FIRST = 3  # steps before it learn
@@ -39,6 +46,7 @@ def play(options):
         stalloc.enable(strict=True)
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(options.limit * GIB / total)
+    import host
     import measure
     import offload_model
 
@@ -66,14 +74,17 @@ def play(options):
     for number in range(options.steps):
         marks.clear()
         torch.cuda.synchronize()
+        speed = host.speed_us()
         base, begun = torch.cuda.Event(enable_timing=True), time.time()
         base.record()
         some = offload_model.step(options, net, optimizer, number, device, around)
+        if stalloc:
+            stalloc.step()  # gradients are free: a plan can count on their memory
         losses.append(sum(map(float, some)))
         ended = time.time()
         at = [(name, base.elapsed_time(e), (host - begun) * 1e3) for name, e, host in marks]
         steps.append({
-            "begun": begun, "ended": ended,
+            "begun": begun, "ended": ended, "host_us": speed,
             "parts": {a[0]: b[1] - a[1] for a, b in zip(at, at[1:])},
             "ahead": {name: device_at - host for name, device_at, host in at},
         })  # fmt: skip
@@ -113,6 +124,37 @@ def shown(values):
     return f"{statistics.median(values):.1f} ({min(values):.1f}..{max(values):.1f})"
 
 
+def seconds(row):
+    """Of the steps that count."""
+    return [step["ended"] - step["begun"] for step in row["steps"][FIRST:]]
+
+
+def ratios(ours, natives, keep):
+    """Of each turn: the median of native's time over ours; with `keep` of the steps at which the
+    host was equally fast."""
+    for mine, native in zip(ours, natives):
+        speeds = [[step["host_us"] for step in row["steps"][FIRST:]] for row in (mine, native)]
+        alike = [max(pair) <= together_table.ALIKE * min(pair) for pair in zip(*speeds)]
+        times = zip(seconds(native), seconds(mine), alike)
+        each = [other / own for other, own, same in times if same or not keep]
+        if each:
+            yield statistics.median(each)
+
+
+def print_ratios(rows):
+    for way, ours in rows.items():
+        for keep in (True, False) if way != "native" and "native" in rows else ():
+            each = list(ratios(ours, rows["native"], keep))
+            if len(each) < together_table.LEAST:
+                continue
+            low, high = interval(each)
+            print(
+                f"{way}: {statistics.median(each):.3f} of native's speed, {low:.3f} to {high:.3f}, "
+                f"{len(each)} turns, {'the host equally fast' if keep else 'all steps'}: "
+                f"{' '.join(f'{one:.3f}' for one in each)}"
+            )
+
+
 def print_tables(rows):
     """What all turns say together; rows by way."""
     late = {way: [s for row in some for s in row["steps"][FIRST:]] for way, some in rows.items()}
@@ -133,40 +175,55 @@ def print_tables(rows):
             print(f"{name} | " + " | ".join(shown([x[i] for x in seen]) for i in range(5)))
 
 
+def turn_of(options, turn, way):
+    """A turn of a way, in a process of its own; None if it failed."""
+    env = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ""}
+    trace = options.keep and options.keep / f"{way}-{turn}.json"
+    if trace:
+        conf = [os.environ.get("STALLOC_CONF"), f"trace:{trace}"]
+        env["STALLOC_CONF"] = ",".join(filter(None, conf))
+    child = subprocess.run(
+        [sys.executable, __file__, *sys.argv[1:], "--way", way],
+        capture_output=True, text=True, env=env,
+    )  # fmt: skip
+    if child.returncode:
+        print(f"turn {turn}, {way}: FAILED: {child.stderr[-400:]}", flush=True)
+        return None
+    row = json.loads(child.stdout.splitlines()[-1])
+    if trace and way != "native":
+        for step, seen in zip(row["steps"], traced(trace, row["steps"])):
+            step["trace"] = seen
+    took = seconds(row)
+    tokens = options.batch * options.accumulate * options.length
+    print(
+        f"turn {turn}, {way}: {tokens / statistics.median(took):.0f} tokens/s, a step "
+        f"{shown([1e3 * t for t in took])} ms, held {row['held']:.2f} GiB, {row['device']}, host "
+        f"{shown([s['host_us'] for s in row['steps'][FIRST:]])} us, "
+        f"last loss {row['losses'][-1]:.6f}",
+        flush=True,
+    )
+    return row
+
+
 def main():
-    options_of = offload_states.parser(__doc__, steps=12, turns=3, ways=["native", "offload"])
+    options_of = offload_states.parser(__doc__, steps=12, turns=5, ways=["native", "offload"])
     options_of.add_argument("--keep", type=Path, help="a folder for the traces")
+    options_of.add_argument("--seed", type=int, default=1, help="of the order")
     options = options_of.parse_args()
     if options.way:
         return play(options)
-    tokens, rows = options.batch * options.accumulate * options.length, defaultdict(list)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = options.keep or Path(scratch)
-        for turn in range(options.turns):
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    rows, draw = defaultdict(list), random.Random(options.seed)
+    for turn in range(options.turns):
+        those = {}
+        for way in draw.sample(options.ways, len(options.ways)):
+            those[way] = turn_of(options, turn, way)
+        if None not in those.values():  # ways are compared within a turn
             for way in options.ways:
-                trace = folder / f"{way}-{turn}.json"
-                conf = ",".join(filter(None, [os.environ.get("STALLOC_CONF"), f"trace:{trace}"]))
-                child = subprocess.run(
-                    [sys.executable, __file__, *sys.argv[1:], "--way", way],
-                    capture_output=True, text=True,
-                    env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "", "STALLOC_CONF": conf},
-                )  # fmt: skip
-                if child.returncode:
-                    print(f"turn {turn}, {way}: FAILED: {child.stderr[-400:]}", flush=True)
-                    continue
-                row = json.loads(child.stdout.splitlines()[-1])
-                if way != "native":
-                    for step, seen in zip(row["steps"], traced(trace, row["steps"])):
-                        step["trace"] = seen
-                rows[way].append(row)
-                took = [s["ended"] - s["begun"] for s in row["steps"][FIRST:]]
-                print(
-                    f"turn {turn}, {way}: {tokens / statistics.median(took):.0f} tokens/s, a step "
-                    f"{shown([1e3 * t for t in took])} ms, held {row['held']:.2f} GiB, "
-                    f"{row['device']}, last loss {row['losses'][-1]:.6f}",
-                    flush=True,
-                )
+                rows[way].append(those[way])
     if rows:
+        print_ratios(rows)
         print_tables(rows)
     return None
 

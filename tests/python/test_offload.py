@@ -241,6 +241,17 @@ def test_statistics_say_what_is_away():
     assert "away" not in str(Stats())
 
 
+def accelerated(optimizer):
+    """As accelerate wraps it: an Optimizer by its class, which never was one."""
+    import torch
+
+    class Accelerated(torch.optim.Optimizer):
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+
+    return Accelerated(optimizer)
+
+
 def test_wrappers_and_bad_input(memory):
     class Wrapper:
         def __init__(self, optimizer):
@@ -250,6 +261,9 @@ def test_wrappers_and_bad_input(memory):
     optimizer = adam(net)
     wrapper = Wrapper(Wrapper(optimizer))
     assert _offload.offload(wrapper) is wrapper and "_stalloc" in optimizer.__dict__
+    optimizer = adam(net)
+    alike = accelerated(Wrapper(optimizer))
+    assert _offload.offload(alike) is alike and "_stalloc" in optimizer.__dict__
     assert isinstance(optimizer, type(adam(net))) and type(optimizer).__name__ == "AdamW"
     with pytest.raises(_offload.StallocError, match="got a Sequential"):
         _offload.offload(net)
