@@ -2,10 +2,12 @@
 
 import functools
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Literal
 
-from . import _library, _offload_state, _offload_step, _session
+from . import _library, _offload_saved, _offload_state, _offload_step, _session
 from ._errors import StallocError, StallocWarning
 from ._offload_part import Part
 
@@ -67,7 +69,7 @@ class _Offloaded:
         self.over = False  # its states stay on the device
         self.fresh = 0  # steps in a row that have made states anew
         self.told = False
-        self.stepping = False  # some parts are, one after the other
+        self.quiet = False  # reading the states does not wake them
         self.made = False  # this step has made states
         self.whole = _offload_step.undivided(torch, optimizer)
         if self.whole is None:
@@ -75,8 +77,11 @@ class _Offloaded:
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         optimizer.register_load_state_dict_post_hook(self._adopt)
-        step = self._divided(self.whole) if self.whole is not None else None
-        _offload_state.watch(torch, optimizer, step)
+        more: dict[str, Any] = {}
+        if self.whole is not None:
+            more = _offload_saved.methods(torch, type(optimizer))
+            more["step"] = self._divided(self.whole)
+        _offload_state.watch(optimizer, more)
 
     def begin(self, optimizer: Any) -> None:
         """Moves states that are there already."""
@@ -88,9 +93,18 @@ class _Offloaded:
             part.wake()
 
     def read(self) -> None:
-        """The program, or the step of a part, reads the states."""
-        if not self.stepping:
+        """The program reads the states."""
+        if not self.quiet:
             self.wake()
+
+    @contextmanager
+    def unread(self) -> Iterator[None]:
+        """Reading the states does not wake them, for one part after the other is awake."""
+        self.quiet = True
+        try:
+            yield
+        finally:
+            self.quiet = False
 
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
         if self.whole is None:
@@ -100,9 +114,8 @@ class _Offloaded:
         elif self.torch._C._current_graph_task_id() != -1:
             self._end("the optimizer steps inside the backward pass")
 
-    @staticmethod
-    def _divided(whole: Any) -> Any:
-        """The step, part by part, with the name and the arguments of the whole one."""
+    def _divided(self, whole: Any) -> Any:
+        """The step, part by part, with the name, arguments and hooks of the whole one."""
 
         @functools.wraps(whole)
         def step(optimizer: Any, closure: Any = None) -> Any:
@@ -116,20 +129,19 @@ class _Offloaded:
             offloaded._by_parts(optimizer)
             return loss
 
-        return step
+        hooked: Any = self.torch.optim.Optimizer.profile_hook_step(step)
+        hooked.hooked = True
+        return hooked
 
     def _by_parts(self, optimizer: Any) -> None:
         def step(part: Part) -> None:
             part.wake()
             self.whole(optimizer)  # type: ignore[misc]
-            self._lend(optimizer, part)
+            self.lend(optimizer, part)
 
         self._divide(optimizer)
-        self.stepping = True
-        try:
+        with self.unread():
             _offload_step.by_parts(optimizer, self.parts, step)
-        finally:
-            self.stepping = False
 
     def _divide(self, optimizer: Any) -> None:
         if self.whole is not None:
@@ -140,12 +152,12 @@ class _Offloaded:
         self._divide(optimizer)
         for part in self.parts:
             if not part.away:
-                self._lend(optimizer, part)
+                self.lend(optimizer, part)
         self.fresh, self.made = self.fresh + 1 if self.made else 0, False
         if self.fresh >= FRESH:
             self._end("each step makes them anew")
 
-    def _lend(self, optimizer: Any, part: Part) -> None:
+    def lend(self, optimizer: Any, part: Part) -> None:
         """Moves new states of a part to its region, which lends its memory from now on."""
         if self.over or _capturing(self.torch):
             return
@@ -162,6 +174,8 @@ class _Offloaded:
 
     def _adopt(self, optimizer: Any, *_: Any) -> None:
         """Moves loaded states to the regions."""
+        if self.quiet:
+            return  # of one part, which moves by itself
         self._divide(optimizer)
         for part in self.parts:
             if not self.over and not _capturing(self.torch):

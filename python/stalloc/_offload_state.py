@@ -29,8 +29,8 @@ def tensors(torch: ModuleType, value: Any) -> Iterator[Any]:
             yield from tensors(torch, inner)
 
 
-def watch(torch: ModuleType, optimizer: Any, step: Any) -> None:
-    """Makes reading `optimizer.state` wake the states, and gives it a step, unless that is None."""
+def watch(optimizer: Any, more: dict[str, Any]) -> None:
+    """Makes reading `optimizer.state` wake the states, and gives it more methods."""
     kind = type(optimizer)
 
     def read(self: Any) -> Any:
@@ -42,10 +42,6 @@ def watch(torch: ModuleType, optimizer: Any, step: Any) -> None:
     def write(self: Any, value: Any) -> None:
         self.__dict__["state"] = value
 
-    body: dict[str, Any] = {"state": property(read, write), "__module__": kind.__module__}
+    body = {"state": property(read, write), "__module__": kind.__module__}
     body["__qualname__"] = kind.__qualname__
-    if step is not None:  # with the hooks that each optimizer's step has
-        hooked: Any = torch.optim.Optimizer.profile_hook_step(step)
-        hooked.hooked = True
-        body["step"] = hooked
-    optimizer.__class__ = type(kind.__name__, (kind,), body)
+    optimizer.__class__ = type(kind.__name__, (kind,), body | more)

@@ -2,7 +2,7 @@
 
 import pytest
 from offload_kit import adam, closures, memory, train
-from stalloc import StallocWarning, _offload, _offload_step
+from stalloc import StallocError, StallocWarning, _offload, _offload_step
 
 __all__ = ["memory"]
 pytestmark = pytest.mark.torch
@@ -119,3 +119,63 @@ def test_what_is_referenced_stays_of_one_part(parts):
     del held
     train(net, optimizer, 1)
     assert parts.calls.count("always") == 3 + 4
+
+
+class Room:
+    """A device on which one region can be awake, and on which the `loads`-th state does not fit."""
+
+    def __init__(self, parts, monkeypatch):
+        import torch
+
+        self.awake, self.begin, self.end = set(), parts.begin_awake, parts.end_awake
+        monkeypatch.setattr(parts, "begin_awake", self.begin_awake)
+        monkeypatch.setattr(parts, "end_awake", self.end_awake)
+        cast = torch.optim.Optimizer._process_value_according_to_param_policy
+
+        def loaded(*args, **kwargs):
+            self.loads -= 1
+            if self.loads == 0:
+                raise torch.OutOfMemoryError
+            return cast(*args, **kwargs)
+
+        self.loads = 0
+        monkeypatch.setattr(
+            torch.optim.Optimizer, "_process_value_according_to_param_policy", loaded
+        )
+
+    def begin_awake(self, device, tag, stream):
+        if self.awake:
+            raise StallocError("stalloc: it stays away: out of memory")
+        self.awake.add(tag)
+        self.begin(device, tag, stream)
+
+    def end_awake(self, device, tag, stream, changed, always):
+        self.awake.discard(tag)
+        self.end(device, tag, stream, changed, always)
+
+
+def test_states_that_do_not_fit_are_saved_and_loaded(parts, monkeypatch):
+    """state_dict() has them on the host; load_state_dict() loads one part after the other."""
+    import torch
+
+    plain, net = deep(), deep()
+    reference, optimizer = adam(plain), _offload.offload(adam(net), when="always")
+    train(plain, reference, 2)
+    train(net, optimizer, 2)
+    room = Room(parts, monkeypatch)
+    saved, of = optimizer.state_dict(), reference.state_dict()
+    assert saved["param_groups"] == of["param_groups"]
+    assert saved["state"].keys() == of["state"].keys()
+    for number, values in of["state"].items():
+        assert all(torch.equal(values[name], saved["state"][number][name]) for name in values)
+    assert not room.awake
+    expected = train(plain, reference, 2)
+    assert train(net, optimizer, 2) == expected
+    again = deep()
+    train(again, adam(again), 2)
+    other = _offload.offload(adam(again), when="always")
+    room.loads = 9
+    other.load_state_dict(saved)
+    assert room.loads < 0
+    assert train(again, other, 2) == expected
+    assert not room.awake
