@@ -63,7 +63,6 @@ type run struct {
 	load []residency.Load
 	done []uint64 // requests and frees until each of load
 	peak mem.Bytes
-	over mem.Bytes // what was held beyond the load at the peak, with all regions there
 }
 
 const (
@@ -165,7 +164,7 @@ func (m *Mover) lookAt(
 		if !closed {
 			continue
 		}
-		r.note(now, load, p.Logged(), c.Others+c.All)
+		r.note(now, load, p.Logged())
 		r.moves = r.moves || c.Leaving > 0 || c.Away > 0
 		any = any || r.moves
 		switch most := p.MostHeld(); {
@@ -173,7 +172,7 @@ func (m *Mover) lookAt(
 			next = min(next, interval)
 		case c.Away > 0 && most > 0 && next != soon:
 			// The load counts live blocks, those that are away, too; what is held is more.
-			most += c.Out - kept - over(r.before)
+			most += c.Out - kept - max(c.Wanted-peak(r.before), 0)
 			next = min(next, r.comesBack(p, n, load, most, c.Away))
 		}
 		kept += c.Away
@@ -194,11 +193,9 @@ func (m *Mover) expected() (closed []uint64) {
 	return closed
 }
 
-// note records the load after so many requests and frees, and what would be held for it.
-func (r *region) note(now time.Duration, load mem.Bytes, logged uint64, held mem.Bytes) {
-	if load > r.now.peak {
-		r.now.peak, r.now.over = load, max(held-load, 0)
-	}
+// note records the load after so many requests and frees.
+func (r *region) note(now time.Duration, load mem.Bytes, logged uint64) {
+	r.now.peak = max(r.now.peak, load)
 	if k := len(r.now.load); k == 0 || r.now.load[k-1].Bytes != load {
 		at := residency.Nanos(now - r.since)
 		r.now.load = append(r.now.load, residency.Load{From: at, Bytes: load})
@@ -244,10 +241,10 @@ func begin(runs []run, limit, size mem.Bytes) (done uint64) {
 	return done
 }
 
-// over returns how much more than the load was held at the peaks of runs.
-func over(runs []run) (most mem.Bytes) {
+// peak returns the most of the loads.
+func peak(runs []run) (most mem.Bytes) {
 	for _, x := range runs {
-		most = max(most, x.over)
+		most = max(most, x.peak)
 	}
 	return most
 }

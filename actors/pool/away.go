@@ -32,7 +32,8 @@ type moving struct {
 type moved struct {
 	*away.Region
 	uses   int           // begun and not ended
-	others mem.Bytes     // the most that all but closed regions have held since it was closed
+	wanted mem.Bytes     // the most that was held or away since it was closed
+	before mem.Bytes     // the same for the time before
 	lately [16]mem.Bytes // how much of all that is closed had to be away before the last uses
 	closed uint64        // the number of its last closing
 }
@@ -106,24 +107,21 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 // learn records how much of the closed regions had to be away since a region was closed: by how
 // much they and everything else exceed what may be held.
 func (p *Pool) learn(m *moved) {
-	all, _ := p.closedSize()
 	n := mem.Bytes(0)
 	if most := p.MostHeld(); most > 0 {
-		n = min(max(m.others+all-most, 0), all)
+		n = max(m.wanted-most, 0)
 	}
 	copy(m.lately[1:], m.lately[:])
 	m.lately[0] = n
 }
 
-// closedSize returns the size of the closed regions, and how much of them is away or leaving.
-func (p *Pool) closedSize() (all, out mem.Bytes) {
-	for region, m := range p.moved {
-		if !m.IsOpen() && !p.sleeps(region) {
-			size, away, leaving := m.Size()
-			all, out = all+size, out+away+leaving
-		}
+// out returns how much of regions is away or leaving.
+func (p *Pool) out() (out mem.Bytes) {
+	for _, m := range p.moved {
+		_, away, leaving := m.Size()
+		out += away + leaving
 	}
-	return all, out
+	return out
 }
 
 // MostHeld returns how much memory may be held, 0 if that is not known. If the driver has refused
@@ -165,15 +163,14 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	if err := m.Close(stream, handles, how.Changed); err != nil {
 		return err
 	}
-	m.uses, m.others = 0, 0
+	m.uses, m.before, m.wanted = 0, m.wanted, 0
 	p.closings++
 	m.closed = p.closings
-	p.noteOthers()
+	p.noteWanted()
 	n, _, _ := m.Size()
 	if !how.All {
-		_, out := p.closedSize()
 		n = slices.Max(m.lately[:])
-		n += n/needMargin - out
+		n += n/needMargin - p.out()
 	}
 	p.send(region, m, n)
 	p.spanned(start, "region: closed", n)
@@ -199,12 +196,11 @@ func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	return err
 }
 
-// Closed is a closed region, and what it shares with the other closed ones.
+// Closed is what the mover needs to know of a closed region.
 type Closed struct {
 	Away, Leaving mem.Bytes // of it
-	// All is the size of all closed regions, Out how much of them is away or leaving.
-	All, Out mem.Bytes
-	Others   mem.Bytes // what all but closed regions hold
+	Out           mem.Bytes // away or leaving, of all regions
+	Wanted        mem.Bytes // the most that was held or away, the last time that it was closed
 }
 
 // Closed returns how a region is; false: it is in use, or was never closed.
@@ -214,8 +210,7 @@ func (p *Pool) Closed(region uint64) (c Closed, closed bool) {
 		return c, false
 	}
 	_, c.Away, c.Leaving = m.Size()
-	c.All, c.Out = p.closedSize()
-	c.Others = p.heldByOthers()
+	c.Out, c.Wanted = p.out(), m.before
 	return c, true
 }
 

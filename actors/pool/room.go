@@ -74,7 +74,7 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 			short -= leaving
 		}
 	}
-	for _, region := range p.lastClosed() {
+	for _, region := range p.makingRoom(but != nil) {
 		m := p.moved[region]
 		if m == nil || m == but || m.IsOpen() || p.sleeps(region) || short <= 0 {
 			continue
@@ -85,11 +85,17 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 	return gone+p.awaitOut(but, lack-gone) > 0
 }
 
-// lastClosed returns the closed regions, the one that was closed last first.
-func (p *Pool) lastClosed() []uint64 {
+// makingRoom returns the closed regions, those that leave without a copy first, and then the one
+// that was closed last: it is used again last. While a region is opened, others are about to be,
+// and what is used soon stays: then only that counts.
+func (p *Pool) makingRoom(opening bool) []uint64 {
 	regions := slices.Collect(maps.Keys(p.moved))
 	slices.SortFunc(regions, func(a, b uint64) int {
-		return cmp.Compare(p.moved[b].closed, p.moved[a].closed)
+		x, y := p.moved[a], p.moved[b]
+		if clean := x.Clean(); clean != y.Clean() && !opening {
+			return map[bool]int{true: -1, false: 1}[clean]
+		}
+		return cmp.Compare(y.closed, x.closed)
 	})
 	return regions
 }
@@ -112,26 +118,19 @@ func (p *Pool) awaitOut(but *moved, most mem.Bytes) (gone mem.Bytes) {
 // copyWait is how long a thread sleeps between two checks of a copy that it waits for.
 const copyWait = 50 * time.Microsecond
 
-// noteOthers records what all but closed regions hold.
-func (p *Pool) noteOthers() {
+// noteWanted records how much is held or away.
+func (p *Pool) noteWanted() {
 	if len(p.moved) == 0 {
 		return
 	}
-	others := p.heldByOthers()
+	wanted := p.reserved()
 	for _, m := range p.moved {
-		m.others = max(m.others, others)
+		_, away, _ := m.Size()
+		wanted += away
 	}
-}
-
-// heldByOthers returns what all but closed regions hold.
-func (p *Pool) heldByOthers() mem.Bytes {
-	others := p.reserved()
 	for _, m := range p.moved {
-		if all, out, _ := m.Size(); !m.IsOpen() {
-			others -= all - out
-		}
+		m.wanted = max(m.wanted, wanted)
 	}
-	return others
 }
 
 // meansRoom tells the policy to refuse a request that it cannot make memory for, while closed

@@ -50,6 +50,7 @@ const maxRounds = 64
 func (p *Pool) run(ev engine.Event) (engine.Op, error) {
 	answer, err := p.settled(ev)
 	p.peak = max(p.peak, p.held())
+	p.noteWanted()
 	return answer, err
 }
 
@@ -62,9 +63,6 @@ func (p *Pool) settled(ev engine.Event) (engine.Op, error) {
 		}
 		last := p.ops[len(p.ops)-1]
 		failed, err := p.perform(p.ops)
-		if err == nil { // else the policy still counts what could not be done
-			p.noteOthers()
-		}
 		if err == nil && last.Kind == engine.OpQuery {
 			ev = p.query(last)
 			continue

@@ -128,6 +128,12 @@ func (r *Region) Refresh(handles []driver.Handle) {
 // Size returns what the region has, and how much of it is away or leaving.
 func (r *Region) Size() (all, away, leaving mem.Bytes) { return r.all, r.away, r.leaving }
 
+// Clean reports whether some of it would leave without a copy.
+func (r *Region) Clean() bool { return slices.ContainsFunc(r.parts, (*part).clean) }
+
+// clean reports whether it can leave, and its mirror has its contents.
+func (p *part) clean() bool { return p.saved && !p.away && !p.leaves }
+
 // Piece returns the size of a handle that is away, 0: none is.
 func (r *Region) Piece() mem.Bytes {
 	for _, p := range r.parts {

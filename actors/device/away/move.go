@@ -26,17 +26,10 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 		return 0, nil
 	}
 	defer r.recount()
-	var picked []*part
-	for _, p := range r.parts {
-		if sent < n && !p.away && !p.leaves && !slices.Contains(busy, p.handle) {
-			picked = append(picked, p)
-			sent += p.size
-		}
-	}
-	if picked, err = r.mirror.take(r.link, picked); len(picked) == 0 {
+	picked, err := r.mirror.take(r.link, r.pick(n, busy))
+	if len(picked) == 0 {
 		return 0, err
 	}
-	sent = 0
 	failed := r.arrive()
 	if failed == nil {
 		failed = r.link.order(r.link.out, r.used, r.arrived)
@@ -70,6 +63,21 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 		sent += size
 	}
 	return sent, err
+}
+
+// pick returns parts of at least n bytes that can leave, or all but busy ones: those whose mirror has
+// their contents first.
+func (r *Region) pick(n mem.Bytes, busy []driver.Handle) (picked []*part) {
+	for _, clean := range []bool{true, false} {
+		for _, p := range r.parts {
+			free := !p.away && !p.leaves && !slices.Contains(busy, p.handle)
+			if n > 0 && free && p.clean() == clean {
+				picked = append(picked, p)
+				n -= p.size
+			}
+		}
+	}
+	return picked
 }
 
 // Leaving reports whether copies out are under way.
