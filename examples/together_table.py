@@ -5,7 +5,8 @@ each turn does not count: the others have had the caches. A pair of steps is kep
 equally fast for both, within a tenth, by the fixed loop that each process timed before and after
 its step. A ratio is the median over the turns of the median of each, with its 95 % interval
 (bootstrap over the turns); with fewer than three turns there is none. Memory is that of all steps,
-without a limit: what was reserved at most, over the peak load, the most that live tensors needed at once.
+without a limit: what was reserved at most, over the peak load, the most that live tensors needed
+at once.
 """
 
 import statistics

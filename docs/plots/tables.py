@@ -90,8 +90,8 @@ def summary(found: Results) -> list[str]:
     apart = [of for (group, _), of in found.items() if group == "apart"]
     rest = [of for (group, _), of in found.items() if group != "apart"]
     lines = [
-        "Memory above the peak load, the most that live tensors need at once, in %: median, average, "
-        "worst.",
+        "Memory above the peak load, the most that live tensors need at once, in %: median, "
+        "average, worst.",
         "",
         "| | native | expandable segments | stalloc |",
         "|---|--:|--:|--:|",

@@ -65,8 +65,8 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 	return sent, err
 }
 
-// pick returns parts of at least n bytes that can leave, or all but busy ones: those whose mirror has
-// their contents first.
+// pick returns parts of at least n bytes that can leave, or all but busy ones. Those whose mirror
+// has their contents come first.
 func (r *Region) pick(n mem.Bytes, busy []driver.Handle) (picked []*part) {
 	for _, clean := range []bool{true, false} {
 		for _, p := range r.parts {
