@@ -43,3 +43,23 @@ func TestLateFreesStay(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestsBesideWhatLeaves: while a region leaves, a request looks for what has been copied,
+// but does not go through all handles of the region each time.
+func TestRequestsBesideWhatLeaves(t *testing.T) {
+	gpu := sim.New(sim.Config{Capacity: mem.GiB, Manual: true})
+	k := newAwayKitOn(t, gpu, gpu, 128*mem.MiB) // of 256 handles
+	ask := func() { k.release(k.ask(mem.MiB)) }
+	before := testing.AllocsPerRun(200, ask)
+	err := k.EndAwake(k.region, 0, pool.Closing{Changed: true, All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := testing.AllocsPerRun(200, ask); now > before+5 {
+		t.Errorf("a request allocates %v times, %v where nothing leaves", now, before)
+	}
+	gpu.Finish(1<<48 + 1)
+	if ask(); k.Stats().Asleep != 512*mem.MiB {
+		t.Errorf("%v are away, not 512 MiB", k.Stats().Asleep)
+	}
+}

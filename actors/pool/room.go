@@ -28,13 +28,15 @@ func (p *Pool) Settle() (leaving bool) {
 func (p *Pool) settleAll(but *moved) (slept mem.Bytes, leaving bool) {
 	start := time.Now()
 	for region, m := range p.moved {
-		if m == but || p.sleeps(region) || !m.Leaving() {
+		if m == but || p.sleeps(region) {
 			continue
 		}
-		p.refresh(region, m)
-		n, err := p.settle(m)
-		if slept += n; err != nil {
-			p.sayAway("memory of a region has not left", err)
+		if m.Copied() { // each request comes here, and to refresh takes long
+			p.refresh(region, m)
+			n, err := p.settle(m)
+			if slept += n; err != nil {
+				p.sayAway("memory of a region has not left", err)
+			}
 		}
 		leaving = leaving || m.Leaving()
 	}

@@ -14,7 +14,8 @@ const batchSize = 128 * mem.MiB
 
 // batch is handles that are copied out together, and the event after their copies.
 type batch struct {
-	passed driver.Fence
+	passed driver.Fence // 0: the driver was asked, and it is over
+	failed error        // what the driver said in place of an answer
 	parts  []*part
 }
 
@@ -83,22 +84,33 @@ func (r *Region) pick(n mem.Bytes, busy []driver.Handle) (picked []*part) {
 // Leaving reports whether copies out are under way.
 func (r *Region) Leaving() bool { return len(r.out) > 0 }
 
+// Copied reports whether Settle has something to do: a copy out is over, or failed.
+func (r *Region) Copied() bool {
+	if len(r.out) == 0 || r.open {
+		return false
+	}
+	b := &r.out[0]
+	if b.passed != 0 {
+		passed, err := r.link.dev.Done(b.passed)
+		if passed || err != nil {
+			b.passed, b.failed = 0, err
+		}
+	}
+	return b.passed == 0
+}
+
 // Settle puts to sleep what has been copied, and returns how much. It does not wait.
 func (r *Region) Settle() (slept mem.Bytes, err error) {
 	defer r.recount()
-	for len(r.out) > 0 && !r.open {
+	for r.Copied() {
 		b := r.out[0]
-		passed, err := r.link.dev.Done(b.passed)
-		if err == nil && !passed {
-			break
-		}
 		r.out = r.out[1:]
 		for _, p := range b.parts {
 			p.leaves = false
-			p.saved = p.saved && err == nil
+			p.saved = p.saved && b.failed == nil
 		}
-		if err != nil {
-			return slept, err
+		if b.failed != nil {
+			return slept, b.failed
 		}
 		n, err := r.sleep(b.parts)
 		slept += n
