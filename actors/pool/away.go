@@ -45,8 +45,8 @@ var errOpenWhileCapturing = errors.New("a private pool is being allocated to, an
 	"captured into a graph; open the region outside of it")
 
 // errArriving is the answer where a replay, on whatever stream, could come before the copies.
-var errArriving = errors.New("it is being copied back, and a stream that is captured into a graph " +
-	"cannot wait for that; wait for the device before the capture")
+var errArriving = errors.New("it is being copied back, or still used, and a stream that is captured " +
+	"into a graph cannot wait for that; wait for the device before the capture")
 
 // BeginAwake opens a region for work on a stream: see actors.Device.BeginAwake.
 func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
@@ -57,22 +57,28 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		return nil
 	}
 	m, err := p.movedOf(region)
-	start := time.Now()
-	switch capturing := p.Host.Captures() > 0; {
-	case err != nil:
+	if err != nil {
 		return err
-	case capturing && !m.IsOpen():
-		return errOpenWhileCapturing
-	case capturing:
+	}
+	if !m.IsOpen() {
+		p.refresh(region, m)
+	}
+	start := time.Now()
+	_, out, _ := m.Size()
+	if p.Host.Captures() > 0 {
+		if out > 0 {
+			return errOpenWhileCapturing
+		}
 		if arrived, err := m.Arrived(); err != nil || !arrived {
 			return errors.Join(err, errArriving)
 		}
-		m.uses++
-		return nil
-	case !m.IsOpen():
-		p.refresh(region, m)
+		if m.IsOpen() {
+			m.uses++
+			return nil
+		}
+	}
+	if !m.IsOpen() {
 		p.learn(m)
-		_, out, _ := m.Size()
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
 				return fmt.Errorf("it stays away: %w", err)

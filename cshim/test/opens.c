@@ -81,6 +81,23 @@ static void opened_beside_a_capture(void *at)
 	CHECK(stalloc_end_awake(0, tag, NULL, 0) == STALLOC_OK, "%s", stalloc_last_error());
 }
 
+/* What is closed and all on the device needs no copies. */
+static void opened_in_a_capture(void *at)
+{
+	void *captured = new_stream();
+	CHECK(launch(NULL, 0, read_states, at, size, 1) == 0, "no stream");
+	CHECK(stalloc_end_awake(0, tag, NULL, 0) == STALLOC_OK, "%s", stalloc_last_error());
+	stalloc_begin_pool(0, 9, 9, NULL);
+	CHECK(capture_begin(captured) >= 0, "no capture");
+	CHECK(stalloc_begin_awake(0, tag, captured) != STALLOC_OK, "its last use is not over");
+	pass_all();
+	CHECK(stalloc_begin_awake(0, tag, captured) == STALLOC_OK, "%s", stalloc_last_error());
+	replay(captured, at);
+	CHECK(capture_end(captured) == 1, "the capture was invalidated");
+	stalloc_end_pool(0, 9, 9);
+	stalloc_release_pool(0, 9, 9);
+}
+
 int main(void)
 {
 	setenv("FAKECUDA_HELD", "1", 1);
@@ -95,8 +112,9 @@ int main(void)
 	CHECK(at, "%s", stalloc_last_error());
 	stalloc_end_region();
 	kit_fill(at, size, 1);
-	long streams = kit_fake_live("streams") + 2; /* the test's own */
+	long streams = kit_fake_live("streams") + 3; /* the test's own */
 	opened_beside_a_capture(at);
+	opened_in_a_capture(at);
 	CHECK(stalloc_end_awake(0, tag, NULL, 0) == STALLOC_OK, "%s", stalloc_last_error());
 	CHECK(kit_fake_live("streams") > streams, "nothing is copied beside the program");
 	CHECK(stalloc_close(0) == STALLOC_OK, "%s", stalloc_last_error());

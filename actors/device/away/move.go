@@ -174,16 +174,21 @@ func (r *Region) arrive() error {
 	return nil
 }
 
-// Arrived reports whether the copies back have passed.
+// Arrived reports whether the copies back have passed, and of a closed region the last use.
 func (r *Region) Arrived() (bool, error) {
-	if err := r.arrive(); err != nil || r.arrived == 0 {
-		return err == nil, err
+	if err := r.arrive(); err != nil {
+		return false, err
 	}
-	passed, err := r.link.dev.Done(r.arrived)
-	if passed {
-		r.arrived = 0
+	for _, f := range []*driver.Fence{&r.arrived, &r.used} {
+		if *f == 0 || r.open && f == &r.used {
+			continue
+		}
+		if passed, err := r.link.dev.Done(*f); !passed {
+			return false, err
+		}
+		*f = 0
 	}
-	return passed, err
+	return true, nil
 }
 
 // next returns parts of at most n bytes that come back together.
