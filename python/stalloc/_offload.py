@@ -170,7 +170,10 @@ class _Offloaded:
                 "device while they are"
             )
             return
-        part.lend(self.always)
+        try:
+            part.lend(self.always)
+        except StallocError as error:  # the program goes on with what is on the device
+            self._warn(f"optimizer states stay on the device until the next step: {error}")
 
     def _adopt(self, optimizer: Any, *_: Any) -> None:
         """Moves loaded states to the regions."""

@@ -27,22 +27,20 @@ class Part:
         self.parameters: list[Any] = []
         self.devices: set[int] = set()  # where the region has memory
         self.moved: set[int] = set()  # addresses of storages in it
-        self.away = False  # it was closed, on all devices
+        self.away: set[int] = set()  # devices where it was closed
 
     def wake(self) -> None:
         """Brings the states back for the current streams."""
-        if not self.away:
-            return
-        for device in self.devices:
+        for device in sorted(self.away):
             self.binding.begin_awake(device, self.tag, _lend.current_stream(self.torch, device))
-        self.away = False
+            self.away.remove(device)
 
     def lend(self, always: bool) -> None:
         """Lets the states leave, if there are any. always: all of them do."""
-        self.away = bool(self.devices)
-        for device in self.devices:
+        for device in sorted(self.devices - self.away):
             stream = _lend.current_stream(self.torch, device)
             self.binding.end_awake(device, self.tag, stream, True, always)
+            self.away.add(device)
 
     def states(self, optimizer: Any) -> dict[Any, Any]:
         """The states by parameter, in a dictionary of its own."""
@@ -75,7 +73,10 @@ class Part:
                 self.torch.cuda.empty_cache()
                 idle = 0
             idle += tensors[0].untyped_storage().nbytes()
-            self.moved.add(self._move(tensors))
+            try:
+                self.moved.add(self._move(tensors))
+            except self.torch.cuda.OutOfMemoryError:
+                break  # the rest stays where it is until the next step
             moved = True
         if moved:
             self.torch.cuda.empty_cache()

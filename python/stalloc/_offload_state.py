@@ -42,6 +42,12 @@ def watch(optimizer: Any, more: dict[str, Any]) -> None:
     def write(self: Any, value: Any) -> None:
         self.__dict__["state"] = value
 
-    body = {"state": property(read, write), "__module__": kind.__module__}
-    body["__qualname__"] = kind.__qualname__
-    optimizer.__class__ = type(kind.__name__, (kind,), body | more)
+    def reduce(self: Any, protocol: Any) -> Any:
+        """Copies and pickles are of the optimizer's own class: nothing of theirs is away."""
+        _, _, *rest = super(own, self).__reduce_ex__(protocol)
+        return kind.__new__, (kind,), *rest
+
+    body: dict[str, Any] = {"state": property(read, write), "__reduce_ex__": reduce}
+    body |= {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    own: Any = type(kind.__name__, (kind,), body | more)
+    optimizer.__class__ = own

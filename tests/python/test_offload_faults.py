@@ -1,0 +1,108 @@
+"""Offloaded optimizers that are copied and pickled, and what happens where something fails."""
+
+import copy
+import io
+
+import pytest
+from offload_kit import Memory, adam, memory, model, train
+from stalloc import StallocError, StallocWarning, _offload
+
+__all__ = ["memory"]
+pytestmark = pytest.mark.torch
+
+
+def saved(both):
+    import torch
+
+    file = io.BytesIO()
+    torch.save(both, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, saved])
+def test_copies_are_optimizers_like_any_other(memory, again):
+    import torch
+
+    net = model()
+    optimizer = _offload.offload(adam(net))
+    train(net, optimizer, 2)
+    other_net, other = again((net, optimizer))
+    assert type(other) is torch.optim.AdamW
+    expected = train(net, optimizer, 2)
+    assert train(other_net, other, 2) == expected
+    expected = train(net, optimizer, 2)
+    assert train(other_net, _offload.offload(other), 2) == expected
+    assert memory.calls[-1] == "end" and len(memory.moved) == 4
+
+
+def test_states_stay_where_there_is_no_memory_to_move_them(memory, monkeypatch):
+    import torch
+
+    net = model()
+    expected = train(net, adam(net))
+    net = model()
+    optimizer = _offload.offload(adam(net))
+    empty, tries = torch.empty, []
+
+    def full(*args, **kwargs):
+        if memory.inside:
+            tries.append(args)
+            if len(tries) == 2:
+                raise torch.cuda.OutOfMemoryError("full")
+        return empty(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "empty", full)
+    assert train(net, optimizer) == expected
+    assert len(memory.moved) == 2  # the second state moved a step later
+
+
+def test_states_stay_where_they_cannot_be_lent(memory, monkeypatch):
+    net = model()
+    expected = train(net, adam(net), 4)
+    net = model()
+    optimizer = _offload.offload(adam(net))
+
+    def refuse(self, *_):
+        raise StallocError("no event")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Memory, "end_awake", refuse)
+        with pytest.warns(StallocWarning, match="until the next step: no event"):
+            losses = train(net, optimizer, 1)
+    assert memory.calls == []
+    for step in range(1, 4):
+        losses += train_once(net, optimizer, step)
+    assert losses == expected
+    assert memory.calls == ["end", *["begin", "end"] * 2]
+
+
+def train_once(net, optimizer, n):
+    """Step n of train()."""
+    import torch
+
+    loss = net(torch.full((4, 600), 0.01 * (n + 1))).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return [loss.item()]
+
+
+def test_each_device_is_opened_once(memory, monkeypatch):
+    """Where the second of two devices has no memory, the first is open, and stays so."""
+    net = model()
+    optimizer = _offload.offload(adam(net))
+    train(net, optimizer, 1)
+    part, opened = optimizer._stalloc.parts[0], []
+    part.devices, part.away = {0, 1}, {0, 1}
+
+    def begin(self, device, tag, stream):
+        opened.append(device)
+        if opened == [0, 1]:
+            raise StallocError("full")
+
+    monkeypatch.setattr(Memory, "begin_awake", begin)
+    with pytest.raises(StallocError, match="full"):
+        part.wake()
+    part.wake()
+    assert opened == [0, 1, 1]
