@@ -27,8 +27,7 @@ bool loans_any(void)
 	return false;
 }
 
-/* Now and then a driver call in it fails. */
-static bool failing(void)
+bool call_fails(void)
 {
 	static const char *const names[] = {
 		"cuMemCreate",	 "cuMemMap",	       "cuMemSetAccess",    "cuMemUnmap",
@@ -55,7 +54,7 @@ void loan_begin(void)
 		return;
 	void *stream = stream_of(device);
 	stays_touch(device, r, stream, false);
-	bool fails = failing();
+	bool fails = call_fails();
 	int result = stalloc_end_awake(device, tag_of(r), stream,
 				       STALLOC_CHANGED | (chance(3) ? STALLOC_ALL_LEAVES : 0));
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
@@ -69,7 +68,7 @@ void loan_begin(void)
 static void end(int device, int r)
 {
 	void *stream = stream_of(device);
-	bool fails = failing();
+	bool fails = call_fails();
 	int result = stalloc_begin_awake(device, tag_of(r), stream);
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
 	if (fails) kit_fake_fail("");
@@ -89,7 +88,7 @@ void loan_end(void)
 	int device = (int)below((uint64_t)life.devices), r = 1 + (int)below(REGIONS - 1);
 	if (!night.lent[device][r]) return;
 	if (chance(3)) {
-		bool fails = failing();
+		bool fails = call_fails();
 		int result = stalloc_prefetch(device, tag_of(r));
 		if (fails) kit_fake_fail("");
 		CHECK(result == STALLOC_OK || fails || !stays_in(device, r), "%s",

@@ -54,14 +54,26 @@ static void rare(void)
 		shots_play();
 }
 
+/* A request, or what becomes of a block. */
+static void stay_play(bool uses)
+{
+	struct stay *s = &night.stays[below(STAYS)];
+	night.fails = chance(3) && call_fails();
+	if (!s->p.at)
+		stay_get(s);
+	else if (uses)
+		stay_use(s);
+	else
+		stay_give(s);
+	if (night.fails) kit_fake_fail("");
+	night.fails = false;
+}
+
 static void play(void)
 {
 	uint64_t dice = below(1000);
-	struct stay *s = &night.stays[below(STAYS)];
-	if (dice < 560)
-		s->p.at ? stay_give(s) : stay_get(s);
-	else if (dice < 640)
-		s->p.at ? stay_use(s) : stay_get(s);
+	if (dice < 640)
+		stay_play(dice >= 560);
 	else if (dice < 780)
 		pass_some();
 	else if (dice < 850 && night.exports)

@@ -8,7 +8,7 @@
 
 #include "life.h"
 
-enum { REGIONS = 4, STAYS = 48, LANES = 6 };
+enum { REGIONS = 4, STAYS = 48, LANES = 6, LASTING = 3 /* of the lanes lend memory */ };
 
 /* A block, and what is known of it. */
 struct stay {
@@ -27,6 +27,7 @@ struct night {
 	void *lanes[DEVICES][LANES]; /* streams; the first is the default stream */
 	bool asleep[DEVICES][REGIONS], lent[DEVICES][REGIONS], closed[DEVICES];
 	bool own[DEVICES][REGIONS][LANES]; /* the lane had blocks there */
+	bool fails; /* a driver call in this request or free */
 	bool exports, streams, shots, reels, tells; /* what it does beside */
 };
 extern struct night night;
@@ -89,6 +90,7 @@ void dreams_close(void);
 void sweep(void);
 
 /* loans.c: regions that lend their memory. */
+bool call_fails(void); /* now and then, a driver call from here on does */
 void loan_begin(void);
 void loan_end(void);
 bool loans_any(void);

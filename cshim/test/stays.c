@@ -16,8 +16,10 @@ void stays_open(void)
 	*(void **)&pass = kit_symbol("driver", "fakecuda_pass");
 	*(void **)&pass_stream = kit_symbol("driver", "fakecuda_pass_stream");
 	for (int d = 0; d < life.devices; d++)
-		for (int l = 1; l < LANES; l++)
+		for (int l = 1; l < LANES; l++) {
 			CHECK((night.lanes[d][l] = road_new(night.w, d)), "no stream");
+			if (l < LASTING) stalloc_lasting_stream(d, night.lanes[d][l]);
+		}
 	for (int r = 1; r < REGIONS; r++) { /* its name is known from now on */
 		CHECK(region_begin(r) == STALLOC_OK, "%s", stalloc_last_error());
 		region_end(r);
@@ -150,7 +152,7 @@ enum answer answer_of(void *at, int device, int region)
 		      why);
 		return IS_AWAKE;
 	}
-	CHECK(strstr(why, "out of memory"), "a request on device %d, region %d: %s", device, region,
+	CHECK(strstr(why, "out of memory") || night.fails, "a request on device %d, region %d: %s", device, region,
 	      why);
 	return IS_FULL;
 }
@@ -221,7 +223,7 @@ void stays_look(void)
 /* Destroys a stream that still has blocks; blocks used on it have to be freed before. */
 void lane_renew(void)
 {
-	int device = (int)below((uint64_t)life.devices), lane = 1 + (int)below(LANES - 1);
+	int device = (int)below((uint64_t)life.devices), lane = LASTING + (int)below(LANES - LASTING);
 	for (int i = 0; i < STAYS; i++)
 		if (night.stays[i].p.at && night.stays[i].p.device == device &&
 		    night.stays[i].used_on == lane + 1)
