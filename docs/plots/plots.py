@@ -24,6 +24,7 @@ matplotlib.use("agg")
 import frontiers  # noqa: E402
 import limits  # noqa: E402
 import matplotlib.pyplot as plt  # noqa: E402
+import offloads  # noqa: E402
 import recordings  # noqa: E402
 import tables  # noqa: E402
 from matplotlib.collections import PatchCollection  # noqa: E402
@@ -246,6 +247,8 @@ def measured_pictures(out: Path) -> None:
             print("limit.png: not drawn: nothing is measured in docs/data/limit.jsonl")
         if not frontiers.draw(out, plt, COLOURS):
             print("frontier.png: not drawn: nothing is measured in docs/data/frontier.jsonl")
+        if not offloads.draw(out, plt):
+            print("offload.png: not drawn: there is no docs/data/offload-step.json")
 
 
 def main() -> None:

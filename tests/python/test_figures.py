@@ -133,3 +133,13 @@ def test_a_frontier_has_gains_where_a_peer_trains_and_says_where_none_does(tmp_p
     assert frontiers.gains(rows, "stalloc") == [(24, pytest.approx(-5)), (32, pytest.approx(5))]
     monkeypatch.setattr(frontiers, "models", list)
     assert not frontiers.draw(tmp_path, None, {})
+
+
+def test_the_link_of_a_step_with_offloading():
+    import offloads
+
+    times = [float(t) for t in range(100)]
+    away = [0.0] * 20 + [0.05 * n for n in range(40)] + [1.95] * 40  # 50 GiB/s go out
+    rates = offloads.link(times, away)
+    assert rates[0] == rates[99] == 0 and rates[40] == pytest.approx(-50)
+    assert min(rates) == pytest.approx(-50) and max(rates) == pytest.approx(0)
