@@ -38,13 +38,13 @@ class Way(NamedTuple):
 
 
 WAYS = {
-    "native": Way("native", "adamw", 16, 2.5),
-    "expandable": Way("expandable", "adamw", 16, 2.2),
-    "stalloc": Way("stalloc", "adamw", 16, 2.2),
-    "stalloc, offload": Way("stalloc", "offload", 8, 3),
-    "native, copied by hand": Way("native", "hand", 16, 0.7),
-    "bitsandbytes PagedAdamW": Way("native", "paged", 8, 2.5),
-    "torchao CPUOffloadOptimizer": Way("native", "cpu", 8, 2.5),
+    "native": Way("native", "adamw", 16, 4.6),
+    "expandable": Way("expandable", "adamw", 16, 4.0),
+    "stalloc": Way("stalloc", "adamw", 16, 3.8),
+    "stalloc, offload": Way("stalloc", "offload", 8, 4.5),
+    "native, copied by hand": Way("native", "hand", 16, 0.5),
+    "bitsandbytes PagedAdamW": Way("native", "paged", 8, 4.6),
+    "torchao CPUOffloadOptimizer": Way("native", "cpu", 8, 4.6),
 }
 MANAGED = 8  # bytes a parameter that PagedAdamW's states take beside the limit
 
