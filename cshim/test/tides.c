@@ -1,6 +1,6 @@
-/* A region leaves and comes back, again and again, while other streams use the memory that it
- * lends: its bytes stay the same, and so do theirs, and the device never holds more than the limit.
- * TIDES_STEPS is the number of rounds (200). */
+/* Regions leave and come back, one opened after the other, again and again, while other streams use
+ * the memory that they lend: their bytes stay the same, and so do the others', and the device never
+ * holds more than the limit. TIDES_STEPS is the number of rounds (200). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,13 +9,14 @@
 
 #include "kit.h"
 
-enum { STATES = 3, OTHERS = 8, WORKERS = 2, MIB = 1 << 20, CAPACITY = 32 * MIB, MOST = 16 * MIB };
-static const char tag[] = "states";
+enum { REGIONS = 3, STATES = 2, OTHERS = 8, WORKERS = 2 };
+enum { MIB = 1 << 20, CAPACITY = 32 * MIB, MOST = 16 * MIB };
+static const char *const tags[REGIONS] = {"first", "second", "third"};
 static struct block {
 	char *at;
 	size_t size;
 	uint64_t pattern;
-} states[STATES], others[OTHERS];
+} states[REGIONS][STATES], others[OTHERS];
 static uint64_t dice;
 static _Atomic uint64_t patterns;
 static _Atomic bool over;
@@ -61,7 +62,7 @@ static void *work(void *stream)
 	return NULL;
 }
 
-/* Requests more memory than the region leaves free. Returns whether some of it was away. */
+/* Requests more memory than the regions leave free. Returns whether some of it was away. */
 static bool flood(void)
 {
 	int n = 0;
@@ -72,29 +73,50 @@ static bool flood(void)
 }
 
 /* The other threads free their blocks at some time. */
-static void open_again(void)
+static void open_again(const char *tag)
 {
 	for (int i = 0; stalloc_begin_awake(0, tag, NULL) != STALLOC_OK; i++)
 		CHECK(i < 10000, "%s", stalloc_last_error());
 }
 
+/* Opens a region, perhaps changes what is in it, and closes it. */
+static void use(int region)
+{
+	bool changed = kit_below(&dice, 2);
+	open_again(tags[region]);
+	for (int i = 0; i < STATES; i++) {
+		struct block *x = &states[region][i];
+		check(x, "a state");
+		if (!changed) continue;
+		x->pattern = atomic_fetch_add(&patterns, 1);
+		kit_fill(x->at, x->size, x->pattern);
+	}
+	CHECK(stalloc_end_awake(0, tags[region], NULL, changed ? STALLOC_CHANGED : 0) == STALLOC_OK,
+	      "%s", stalloc_last_error());
+}
+
 static bool step(void)
 {
-	bool changed = kit_below(&dice, 2), away = false;
-	for (int i = 0; i < STATES && changed; i++) {
-		states[i].pattern = atomic_fetch_add(&patterns, 1);
-		kit_fill(states[i].at, states[i].size, states[i].pattern);
-	}
-	CHECK(stalloc_end_awake(0, tag, NULL, changed ? STALLOC_CHANGED : 0) == STALLOC_OK, "%s",
-	      stalloc_last_error());
+	bool away = false;
+	for (int r = 0; r < REGIONS; r++) use(r);
 	for (uint64_t n = 1 + kit_below(&dice, 3); n > 0; n--) away |= flood();
-	if (kit_below(&dice, 4) == 0) stalloc_prefetch(0, tag);
+	if (kit_below(&dice, 4) == 0) stalloc_prefetch(0, tags[kit_below(&dice, REGIONS)]);
 	if (kit_below(&dice, 64) == 0) stalloc_empty_cache();
-	open_again();
-	for (int i = 0; i < STATES; i++) check(&states[i], "a state");
 	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
 	CHECK(most_held(0) <= MOST, "more than the limit was held");
 	return away;
+}
+
+/* A region with its states, which is closed. */
+static void make(int region)
+{
+	CHECK(stalloc_begin_region(tags[region]) == STALLOC_OK, "%s", stalloc_last_error());
+	for (int i = 0; i < STATES; i++)
+		CHECK(get(&states[region][i], (size_t)(MIB + kit_below(&dice, MIB)), NULL), "%s",
+		      stalloc_last_error());
+	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+	CHECK(stalloc_end_awake(0, tags[region], NULL, STALLOC_CHANGED) == STALLOC_OK, "%s",
+	      stalloc_last_error());
 }
 
 int main(void)
@@ -107,18 +129,17 @@ int main(void)
 	*(void **)&most_held = kit_symbol("driver", "fakecuda_most");
 	CHECK(stalloc_set_memory_fraction((double)MOST / CAPACITY, 0) == STALLOC_OK, "%s",
 	      stalloc_last_error());
-	CHECK(stalloc_begin_region(tag) == STALLOC_OK, "%s", stalloc_last_error());
-	for (int i = 0; i < STATES; i++)
-		CHECK(get(&states[i], (size_t)(MIB + kit_below(&dice, MIB)), NULL), "%s",
-		      stalloc_last_error());
-	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+	for (int r = 0; r < REGIONS; r++) make(r);
 	for (int i = 0; i < WORKERS; i++)
 		pthread_create(&workers[i], NULL, work, (void *)(uintptr_t)(i + 0x40));
 	for (uint64_t n = 0; n < steps; n++, kit_progress()) away += step();
 	atomic_store(&over, true);
 	for (int i = 0; i < WORKERS; i++) pthread_join(workers[i], NULL);
 	CHECK(away > steps / 4, "only %llu times something was away", (unsigned long long)away);
-	for (int i = 0; i < STATES; i++) give(&states[i], NULL);
+	for (int r = 0; r < REGIONS; r++) {
+		open_again(tags[r]);
+		for (int i = 0; i < STATES; i++) give(&states[r][i], NULL);
+	}
 	stalloc_empty_cache();
 	CHECK(kit_stats().reserved == 0 && kit_fake_live("pins") == 0, "%llu are held, %ld pinned",
 	      (unsigned long long)kit_stats().reserved, kit_fake_live("pins"));
