@@ -1,0 +1,90 @@
+package actors
+
+import (
+	"testing"
+
+	"stalloc/cuda/sim"
+	"stalloc/internal/mem"
+)
+
+// decoder trains eight layers beside states of 1 GiB that lend their memory: 4.4 GiB are live at
+// the peak of a step, and there are 4.
+type decoder struct {
+	*awayKit
+	requests uint64
+}
+
+func newDecoder(t *testing.T, delay int) *decoder {
+	t.Helper()
+	gpu := sim.New(sim.Config{Capacity: 4 * mem.GiB, FenceDelay: delay})
+	k := &decoder{awayKit: newAwayKitOn(t, gpu, gpu, 256*mem.MiB)}
+	k.PersistentStream(0)
+	for range 8 {
+		k.ask(128 * mem.MiB) // weights
+	}
+	k.use()
+	k.end(true)
+	return k
+}
+
+func (k *decoder) request(size mem.Bytes) mem.Addr {
+	k.requests++
+	return k.ask(size)
+}
+
+// step trains on two batches, and marks its end where gradients are free: where they are live no
+// plan finds room for the next ones.
+func (k *decoder) step() {
+	k.t.Helper()
+	var gradients [8]mem.Addr
+	for batch := range 2 {
+		var saved [8]mem.Addr
+		for n := range saved {
+			saved[n] = k.request(96 * mem.MiB)
+			k.release(k.request(80 * mem.MiB))
+		}
+		logits := k.request(300 * mem.MiB)
+		for n := 7; n >= 0; n-- {
+			again := k.request(200 * mem.MiB)
+			if batch == 0 {
+				gradients[n] = k.request(128 * mem.MiB)
+			} else {
+				k.release(k.request(128 * mem.MiB))
+			}
+			k.release(again, saved[n])
+		}
+		k.release(logits)
+	}
+	k.use()
+	k.end(true)
+	k.release(gradients[:]...)
+	if err := k.Step(); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// TestLendingStepsArePlanned: once it was seen, a step is served from its plan under the limit,
+// though handles rest and rise in it, and nothing is mapped.
+func TestLendingStepsArePlanned(t *testing.T) {
+	for _, delay := range []int{0, 3} {
+		k := newDecoder(t, delay)
+		for n := range 10 {
+			before := k.Stats()
+			k.requests = 0
+			k.step()
+			s := k.Stats()
+			if s.Backup < 384*mem.MiB {
+				t.Errorf("step %d: the host has %v", n, s.Backup)
+			}
+			if n < 5 {
+				continue
+			}
+			if hits := s.Hits - before.Hits; hits != k.requests {
+				t.Errorf("step %d: %d of %d requests are planned", n, hits, k.requests)
+			}
+			if maps := s.Engine.Maps - before.Engine.Maps; maps > 0 {
+				t.Errorf("step %d: %d handles are mapped", n, maps)
+			}
+		}
+	}
+}
