@@ -220,7 +220,7 @@ def parse_arguments(argv=None):
         "--allocators", nargs="+", default=list(names.NAMES), metavar="NAME",
         help="what is compared with all others last",
     )  # fmt: skip
-    parser.add_argument("--turns", type=harness.positive, default=8)
+    parser.add_argument("--turns", type=harness.positive, default=6)
     parser.add_argument("--every", type=harness.positive, default=3, help="steps of a turn")
     parser.add_argument("--sets", type=harness.positive, default=1)
     return harness.parse_known(parser, argv)

@@ -95,6 +95,28 @@ def gpu_tables() -> None:
     for part in ON_GPUS:
         mark = f"{part}: written by make figures"
         recordings.put(page_of(part), mark, gpu_lines(part))
+    for page, mark, lines in five():
+        recordings.put(page, mark, lines)
+
+
+def five() -> list[tuple[Path, str, list[str]]]:
+    """What benchmarks.md and the README say of programs on GPUs: pages, marks, and tables."""
+    sys.path.insert(0, str(EXAMPLES))
+    import ledger
+    import together
+    import together_brief
+
+    full, brief = [], []
+    for data in recordings.ledgers("together"):
+        args = together.parse_arguments(["--json", str(data), "--table", "--sets", "99"])
+        bench = together.Bench(args, ledger.Ledger(data, 0))
+        full.append(together_brief.tables(bench, together.PROGRAMS))
+        brief.append(together_brief.brief(bench))
+    return [
+        (ROOT / "docs" / "benchmarks.md", "gpus: written by make figures",
+         "\n\n".join(full).splitlines()),
+        (ROOT / "README.md", "gpus in short: written by make figures", brief[0].splitlines()),
+    ]  # fmt: skip
 
 
 def pictures() -> None:

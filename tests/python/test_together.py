@@ -9,6 +9,7 @@ import ledger
 import pretend
 import pytest
 import together
+import together_brief
 import together_table
 import turnstile
 from machine import Machine
@@ -132,7 +133,7 @@ def test_what_is_there_is_not_run_again_and_sets_are_put_together(gpu):
     once = len(gpu.order)
     gpu.run("--sets", "2")
     assert len(gpu.order) == 2 * once
-    assert ", 16 turns; the same bits." in gpu.run("--sets", "2", "--table")
+    assert ", 12 turns; the same bits." in gpu.run("--sets", "2", "--table")
     assert len(gpu.order) == 2 * once
 
 
@@ -189,3 +190,19 @@ def test_nothing_is_made_of_nothing():
     assert together_table.with_interval([]) == "–"
     assert together_table.verdict([1.02, 1.03, 1.04]) == "slower"
     assert together_table.verdict([0.98, 1.03, 1.04]) == "no difference seen"
+
+
+def test_the_brief_tables_are_medians_over_programs(gpu, tmp_path):
+    gpu.run("--programs", "mixtral", "fsdp", "--turns", "6")
+    words = ["--json", str(tmp_path / "t.jsonl"), "--programs", "mixtral", "fsdp", "micro"]
+    args = together.parse_arguments([*words, "--allocators", *SPEED, "--every", "4"])
+    bench = together.Bench(args, ledger.Ledger(args.json, 0))
+    assert together_brief.measured(bench) == ["mixtral", "fsdp"]
+    full = together_brief.tables(bench, together.PROGRAMS)
+    assert "| FSDP2, beside a fake rank | 9.0 | 11.1 | 3.3 | 1.1 |" in full
+    row = "| FSDP2, beside a fake rank | 6 | 200.0 | 1.010 (1.010 to 1.010) | 1.050 (1.050 to 1"
+    assert row in full
+    brief = together_brief.brief(bench).splitlines()
+    assert brief[0].startswith("| 2 programs: median, worst | native |")
+    assert brief[2] == "| memory above the peak load, % | 11.1, 11.1 | 3.3, 3.3 | 1.1, 1.1 |"
+    assert brief[3] == "| a step over native's | 1.00, 1.00 | 1.01, 1.01 | 1.05, 1.05 |"

@@ -1,0 +1,47 @@
+"""Memory and time of together.py's programs under each allocator, as Markdown: for pages that say
+what the allocators need on GPUs.
+"""
+
+import statistics
+
+from names import name
+from together_table import above, figure, memory, ratios, sets, wall, with_interval
+from turns_table import table
+
+
+def measured(bench):
+    """The programs of which there is a set, in which nobody ran out of memory."""
+    return [program for program in bench.args.programs if sets(bench, program)]
+
+
+def over_native(bench, program, allocator):
+    """Of each turn: a step's time over native's."""
+    return ratios(sets(bench, program), bench.args.every, wall, allocator, "native", False)
+
+
+def tables(bench, programs):
+    """A row for each program: memory, then time."""
+    titles = {program: programs[program].title for program in measured(bench)}
+    first, *others = bench.args.allocators
+    head = ["a step, ms; of native's, 95 %", "turns", name(first), *map(name, others)]
+    lines = []
+    for program, title in titles.items():
+        runs = sets(bench, program)
+        step = statistics.median(ms for run in runs for ms in run[first]["steps_ms"][8:])
+        each = [over_native(bench, program, allocator) for allocator in others]
+        cells = [with_interval(those) for those in each]
+        lines.append([title, str(len(each[-1])), figure(step), *cells])
+    return "\n\n".join([*sorted(bench.book.places), memory(bench, titles), table(head, lines)])
+
+
+def brief(bench):
+    """A row for memory and one for time: median and worst over the programs."""
+    names = measured(bench)
+    head = [f"{len(names)} programs: median, worst", *map(name, bench.args.allocators)]
+    held, times = ["memory above the peak load, %"], ["a step over native's"]
+    for allocator in bench.args.allocators:
+        each = [above(sets(bench, program), allocator) for program in names]
+        held.append(f"{statistics.median(each):.1f}, {max(each):.1f}")
+        each = [statistics.median(over_native(bench, program, allocator)) for program in names]
+        times.append(f"{statistics.median(each):.2f}, {max(each):.2f}")
+    return table(head, [held, times])
