@@ -4,15 +4,14 @@ import dataclasses
 import statistics
 
 from frontier_search import Search
+from names import NAMES
 
-HEADS = {
-    "native": "native", "expandable": "expandable", "async": "cudaMallocAsync",
-    "gmlake": "GMLake's", "stalloc": "stalloc", "offload": "stalloc, offload",
-}  # fmt: skip
 ALLOCATORS = {
     "native": "native", "expandable": "expandable", "async": "async",
     "gmlake": "stalloc:pool=gmlake", "stalloc": "stalloc", "offload": "stalloc",
 }  # fmt: skip
+HEADS = {column: NAMES[allocator] for column, allocator in ALLOCATORS.items()}
+HEADS["offload"] = "stalloc, offload"
 PEERS = ("native", "expandable", "async", "gmlake")
 
 

@@ -1,8 +1,8 @@
 """Draws docs/figures/frontier.png: the most tokens a second over the memory of the device, by
 allocator, and below it the gain over the best peer; from docs/data/frontier*.jsonl.
 
-A panel a model. Between two sizes a line stays at the smaller one's speed, which is the least that
-is known there. A size at which an allocator does not train has no mark.
+A panel a model, and a place a size, as in the tables. A size at which an allocator does not train
+has no mark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import recordings  # noqa: E402
 
 MORE = {"async": "#cc79a7", "offload": "#0072b2"}
 SHOWN = ("native", "expandable", "async", "stalloc", "offload")  # in this order, the last on top
-MOST = 60.0  # percent; a gain above it is written as a figure
+MOST = 30.0  # percent; a gain above it is written as a figure
 
 
 def models() -> list[tuple[str, list[frontier_table.Row]]]:
@@ -36,14 +36,19 @@ def models() -> list[tuple[str, list[frontier_table.Row]]]:
 
 
 def speeds(rows: list[frontier_table.Row], column: str) -> tuple[list[int], list[float]]:
-    known = [(row.size, best.rate) for row in rows if (best := row.found.get(column))]
-    return [size for size, _ in known], [rate for _, rate in known]
+    """Places, and tokens a second."""
+    known = [(at, best.rate) for at, row in enumerate(rows) if (best := row.found.get(column))]
+    return [at for at, _ in known], [rate for _, rate in known]
 
 
 def gains(rows: list[frontier_table.Row], column: str) -> list[tuple[int, float | None]]:
-    """By size, in percent; None: it trains where no peer does."""
-    known = [(row.size, row.gain(column), row.peer() == 0) for row in rows if row.found.get(column)]
-    return [(size, gain) for size, gain, alone in known if alone or gain is not None]
+    """By place, in percent; None: it trains where no peer does."""
+    known = [
+        (at, row.gain(column), row.peer() == 0)
+        for at, row in enumerate(rows)
+        if row.found.get(column)
+    ]
+    return [(at, gain) for at, gain, alone in known if alone or gain is not None]
 
 
 def draw(out: Path, plt, colours: dict[str, str]) -> bool:
@@ -52,29 +57,30 @@ def draw(out: Path, plt, colours: dict[str, str]) -> bool:
     if not every:
         return False
     figure, panels = plt.subplots(
-        2, len(every), figsize=(3.4 * len(every) + 0.6, 4.8), squeeze=False, sharex="col",
-        height_ratios=(3, 1.4),
+        2, len(every), figsize=(3.6 * len(every) + 0.6, 4.6), squeeze=False, sharex="col",
+        sharey="row", height_ratios=(3, 1.4),
     )  # fmt: skip
     for (title, rows), panel, below in zip(every, *panels):
         for column in SHOWN:
-            sizes, rates = speeds(rows, column)
+            places, rates = speeds(rows, column)
             panel.plot(
-                sizes, [rate / 1000 for rate in rates], "-o", drawstyle="steps-post",
-                color=colours[column], label=frontier_table.HEADS[column], markersize=3.5,
-                linewidth=1.2, zorder=SHOWN.index(column) + 2,
+                places, [rate / 1000 for rate in rates], "-o", color=colours[column],
+                label=frontier_table.HEADS[column], markersize=4, linewidth=1.2,
+                zorder=SHOWN.index(column) + 2,
             )  # fmt: skip
         panel.set_title(title)
         panel.set_ylim(bottom=0)
         panel.grid(axis="y", color="#dddddd", linewidth=0.6)
-        for column, beside in (("stalloc", -0.5), ("offload", 0.5)):
+        for column, beside in (("stalloc", -0.2), ("offload", 0.2)):
             bars(below, gains(rows, column), beside, colours[column])
         below.axhline(0, color="#888888", linewidth=0.6)
-        below.set_ylim(-20, MOST + 12)
+        below.set_ylim(-10, MOST + 8)
+        below.set_xticks(range(len(rows)), [str(row.size) for row in rows])
         below.set_xlabel("memory for the allocator, GiB")
     panels[0][0].set_ylabel("thousand tokens a second")
-    panels[1][0].set_ylabel("over the better\npeer, %")
+    panels[1][0].set_ylabel("over the best\npeer, %")
     handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncols=len(SHOWN))
+    figure.legend(handles, labels, loc="upper center", ncols=len(SHOWN), fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 0.94))
     figure.savefig(out / "frontier.png")
     plt.close(figure)
@@ -82,9 +88,9 @@ def draw(out: Path, plt, colours: dict[str, str]) -> bool:
 
 
 def bars(axes, known: list[tuple[int, float | None]], beside: float, colour: str) -> None:
-    for size, gain in known:
+    for at, gain in known:
         height = MOST if gain is None else min(gain, MOST)
-        axes.bar(size + beside, height, width=1, color=colour)
+        axes.bar(at + beside, height, width=0.38, color=colour)
         if gain is None or gain > MOST:
             text = "alone" if gain is None else f"{gain:+.0f}"
-            axes.text(size + beside, MOST + 1, text, ha="center", fontsize=6, color=colour)
+            axes.text(at + beside, MOST + 1, text, ha="center", fontsize=6, color=colour)

@@ -128,9 +128,9 @@ def test_a_frontier_has_gains_where_a_peer_trains_and_says_where_none_does(tmp_p
         row(24, native=None, expandable=80.0, stalloc=76.0, offload=100.0),
         row(32, native=120.0, expandable=100.0, stalloc=126.0),
     ]
-    assert frontiers.speeds(rows, "expandable") == ([24, 32], [80.0, 100.0])
-    assert frontiers.gains(rows, "offload") == [(20, None), (24, pytest.approx(25))]
-    assert frontiers.gains(rows, "stalloc") == [(24, pytest.approx(-5)), (32, pytest.approx(5))]
+    assert frontiers.speeds(rows, "expandable") == ([1, 2], [80.0, 100.0])
+    assert frontiers.gains(rows, "offload") == [(0, None), (1, pytest.approx(25))]
+    assert frontiers.gains(rows, "stalloc") == [(1, pytest.approx(-5)), (2, pytest.approx(5))]
     monkeypatch.setattr(frontiers, "models", list)
     assert not frontiers.draw(tmp_path, None, {})
 
