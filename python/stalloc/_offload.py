@@ -82,6 +82,7 @@ class _Offloaded:
             more = _offload_saved.methods(torch, type(optimizer))
             more["step"] = self._divided(self.whole)
         _offload_state.watch(optimizer, more)
+        _offload_step.under_schedulers(optimizer)
 
     def begin(self, optimizer: Any) -> None:
         """Moves states that are there already."""

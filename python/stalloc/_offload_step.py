@@ -1,5 +1,7 @@
 """An optimizer's step, part by part: no more states have to be on the device than a part has."""
 
+import functools
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -21,6 +23,24 @@ def undivided(torch: ModuleType, optimizer: Any) -> Callable[..., Any] | None:
     if isinstance(optimizer, torch.optim.LBFGS) or not step.__module__.startswith("torch.optim."):
         return None
     return whole
+
+
+def under_schedulers(optimizer: Any) -> None:
+    """A learning-rate scheduler of before put the class's step into the optimizer: now the new."""
+    if not hasattr(optimizer.__dict__.get("step"), "_wrapped_by_lr_sched"):
+        return
+    reference = weakref.ref(optimizer)  # as the scheduler's
+    step = type(optimizer).step
+
+    @functools.wraps(step)
+    def scheduled(*args: Any, **kwargs: Any) -> Any:
+        optimizer: Any = reference()
+        optimizer._opt_called = True  # what schedulers look at
+        return step(optimizer, *args, **kwargs)
+
+    marked: Any = scheduled
+    marked._wrapped_by_lr_sched = True
+    optimizer.step = scheduled
 
 
 def divide(torch: ModuleType, optimizer: Any, parts: list[Part], new: Callable[[], Part]) -> None:

@@ -73,6 +73,27 @@ def test_hooks_schedulers_and_closures_see_one_step(parts):
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.001)
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_under_a_scheduler_of_before(parts):
+    """As in Trainer, which makes it before training begins."""
+    import torch
+
+    def run(offload):
+        net = deep()
+        optimizer = adam(net)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+        if offload:
+            _offload.offload(optimizer, when="always")
+        losses = []
+        for _ in range(3):
+            losses += train(net, optimizer, 1)
+            scheduler.step()
+        return losses
+
+    assert run(True) == run(False)
+    assert parts.calls == ["always"] * 4 + ["begin", "always"] * 8
+
+
 def test_a_failing_part_leaves_the_groups_whole(parts, monkeypatch):
     net = deep()
     optimizer = _offload.offload(adam(net), when="always")
