@@ -13,26 +13,27 @@ import (
 // The later run plans them anew, around the memory that it has by then. It is immutable once
 // published.
 type Plan struct {
-	Steps []Step
+	Steps []Step `json:"steps"`
 }
 
 // Step is what one kind of step asked for of the large or of the small requests of one stream,
 // and an example of where it may lie.
 type Step struct {
-	Stream   int       // place of the stream in the order of first requests
-	Small    bool      // requests that have an arena of their own
-	Hold     mem.Bytes // where the highest block ends
-	Requests []Request
+	Stream   int       `json:"stream"` // its place in the order of first requests
+	Small    bool      `json:"small"`  // requests that have an arena of their own
+	Hold     mem.Bytes `json:"hold"`   // where the highest block ends
+	Requests []Request `json:"requests"`
 }
 
 // Request is one request of a step and how long its block's bytes were taken, in events of
 // the step.
 type Request struct {
-	Size mem.Bytes // rounded
-	From mem.Tick
-	Free mem.Tick   // when the program freed it; Never: it outlived the step
-	Done mem.Tick   // when its bytes were free: later than Free if other streams used them
-	At   mem.Offset // where it lies, from where its arena begins
+	Size mem.Bytes `json:"size"` // rounded
+	From mem.Tick  `json:"from"`
+	Free mem.Tick  `json:"free"` // when the program freed it; Never: it outlived the step
+	// when its bytes were free: later than Free if other streams used them
+	Done mem.Tick   `json:"done"`
+	At   mem.Offset `json:"at"` // where it lies, from where its arena begins
 }
 
 // Never is the end of a block that outlived the step.
