@@ -63,7 +63,7 @@ type ArenaStep struct {
 
 // Change is what became of a block.
 type Change struct {
-	What   schedule.Outcome
+	Kind   schedule.EventKind
 	Block  int       // its number, in the order of requests; < 0: unknown
 	Size   mem.Bytes // rounded
 	Stream mem.StreamID
@@ -94,20 +94,21 @@ func (r *Reader) Read(o *Observed, small mem.Bytes, base mem.Addr) *Step {
 		size := mem.Bytes(l.Event.Size()) * mem.Grain
 		stream := o.Streams[l.Event.Stream()]
 		if r.Keep {
-			s.Changes = append(s.Changes, Change{l.What, l.Block, size, stream})
+			s.Changes = append(s.Changes, Change{l.Kind, l.Block, size, stream})
 		}
-		switch l.What {
-		case schedule.Requested:
+		switch l.Kind {
+		case schedule.EventHit, schedule.EventMiss:
 			load += size
 			s.Peak = max(s.Peak, load)
 			a := s.arena(Arena{stream, size <= small}, o)
 			requests = append(requests, request{a, len(a.Requests)})
 			a.request(l.Event, size, tick, base)
-		case schedule.Freed, schedule.Released:
+			continue
+		case schedule.EventFree, schedule.EventLate:
 			load -= size
 		}
-		if i := l.Block - first; i >= 0 && l.What != schedule.Requested {
-			requests[i].end(l.What, mem.Tick(tick))
+		if i := l.Block - first; i >= 0 {
+			requests[i].end(l.Kind, mem.Tick(tick))
 		}
 	}
 	return s
@@ -134,12 +135,12 @@ func (a *ArenaStep) request(e schedule.Event, size mem.Bytes, tick int, base mem
 }
 
 // end notes that a block was freed, or that the last stream was done with it.
-func (r request) end(what schedule.Outcome, tick mem.Tick) {
+func (r request) end(what schedule.EventKind, tick mem.Tick) {
 	x := &r.of.Requests[r.n]
-	if what != schedule.Done {
+	if what != schedule.EventDone {
 		x.Free = tick
 	}
-	if what != schedule.Released {
+	if what != schedule.EventLate {
 		x.Done = tick
 	}
 }

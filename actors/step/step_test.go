@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 	if len(small.Requests) != 1 || small.Hits != 1 || !small.Step.Small {
 		t.Errorf("small requests: %+v", small)
 	}
-	if s.Peak != 17*mem.Grain || len(s.Changes) != 7 || s.Changes[4].What != schedule.Released ||
+	if s.Peak != 17*mem.Grain || len(s.Changes) != 7 || s.Changes[4].Kind != schedule.EventLate ||
 		s.Changes[4].Block != 2 || s.Changes[6].Stream != 7 {
 		t.Errorf("peak %v, changes %+v", s.Peak, s.Changes)
 	}

@@ -167,17 +167,17 @@ var errUnobserved = errors.New("a block was freed whose request was not observed
 func (x *Shadow) simulate(s *step.Step) (err error) {
 	for _, c := range s.Changes {
 		b, known := x.blocks[c.Block]
-		switch c.What {
-		case schedule.Requested:
+		switch c.Kind {
+		case schedule.EventHit, schedule.EventMiss:
 			x.blocks[c.Block], err = x.sim.Malloc(c.Size, c.Stream)
 			x.load += c.Size
 			x.now.peak = max(x.now.peak, x.load)
-		case schedule.Freed, schedule.Released:
+		case schedule.EventFree, schedule.EventLate:
 			x.load -= c.Size
 			if !known {
 				return errUnobserved
 			}
-			if c.What == schedule.Released {
+			if c.Kind == schedule.EventLate {
 				err = x.sim.Defer(b)
 			} else {
 				delete(x.blocks, c.Block)
@@ -185,12 +185,12 @@ func (x *Shadow) simulate(s *step.Step) (err error) {
 			if err == nil {
 				err = x.sim.Free(b)
 			}
-		case schedule.Done:
+		case schedule.EventDone:
 			delete(x.blocks, c.Block)
 			if known {
 				err = x.done(b)
 			}
-		case schedule.Trimmed:
+		case schedule.EventTrim:
 			x.sim.EmptyCache()
 		}
 		if err != nil {

@@ -139,11 +139,11 @@ func TestNativeEndsWhereStepsAreLost(t *testing.T) {
 		k.boundary()
 		want := uint64(1)
 		o, s := &step.Observed{}, &step.Step{Changes: []step.Change{
-			{What: schedule.Requested, Block: 100, Size: mem.MiB}}}
+			{Kind: schedule.EventMiss, Block: 100, Size: mem.MiB}}}
 		if spoil != nil {
 			spoil(x, o)
 		} else {
-			s.Changes[0].What, want = schedule.Freed, 0
+			s.Changes[0].Kind, want = schedule.EventFree, 0
 		}
 		x.Follow(o, s)
 		k.play(tens(3)...)

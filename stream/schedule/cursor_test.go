@@ -71,10 +71,10 @@ func TestReader(t *testing.T) {
 	events = append(events, EventOf(EventMiss, b, 4, 0), EventOf(EventDone, b, 2, 0))
 	var got []string
 	for i, l := range r.Read(events) {
-		got = append(got, fmt.Sprint(i, ":", l.What, " ", l.Block))
+		got = append(got, fmt.Sprint(i, ":", l.Kind, " ", l.Block))
 	}
-	want := []string{"0:2 -1", "1:1 0", "2:1 1", "3:3 0", "4:2 1", "5:5 -1", "6:4 0", "6:1 2",
-		"7:3 2", "8:4 2", "10:1 3"}
+	want := []string{"0:3 -1", "1:2 0", "2:1 1", "3:4 0", "4:3 1", "5:6 -1", "6:5 0", "6:2 2",
+		"7:4 2", "8:5 2", "10:2 3"}
 	if !slices.Equal(got, want) {
 		t.Errorf("read\n%q, want\n%q", got, want)
 	}

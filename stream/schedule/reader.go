@@ -2,20 +2,9 @@ package schedule
 
 import "iter"
 
-// Outcome says what happened to a block.
-type Outcome uint8
-
-const (
-	Requested Outcome = 1 + iota
-	Freed             // and its bytes are free
-	Released          // it was freed, and other streams may still use its bytes
-	Done              // after Released: their work is done
-	Trimmed           // of no block: the program called empty_cache
-)
-
 // Line is one event of the log and the block that it is of.
 type Line struct {
-	What  Outcome
+	Kind  EventKind
 	Block int // its number in the order of requests; < 0: requested before the Reader began
 	Event Event
 }
@@ -28,15 +17,15 @@ type Reader struct {
 }
 
 type living struct {
-	block    int
-	released bool
+	block int
+	late  bool // it was freed, and other streams may still use its bytes
 }
 
 // Blocks returns how many blocks were requested so far.
 func (r *Reader) Blocks() int { return r.next }
 
-// Read yields what happened. If the address of a released block is allocated again, the other
-// streams must be done with it: its Done comes just before.
+// Read yields what happened. If the address of a block that is freed late is allocated again, the
+// other streams must be done with it: its EventDone comes just before.
 func (r *Reader) Read(events []Event) iter.Seq2[int, Line] {
 	if r.live == nil {
 		r.live = map[uint64]living{}
@@ -44,36 +33,30 @@ func (r *Reader) Read(events []Event) iter.Seq2[int, Line] {
 	return func(yield func(int, Line) bool) {
 		for i, e := range events {
 			x, known := r.live[e.Addr]
-			b := x.block
+			l := Line{e.Kind(), x.block, e}
 			if !known {
-				b = -1
+				l.Block = -1
 			}
-			more := true
-			switch e.Kind() {
+			switch l.Kind {
 			case EventHit, EventMiss:
-				if x.released {
-					more = yield(i, Line{Done, b, e})
+				if x.late && !yield(i, Line{EventDone, x.block, e}) {
+					return
 				}
-				r.live[e.Addr] = living{block: r.next}
-				more = more && yield(i, Line{Requested, r.next, e})
+				l.Block, r.live[e.Addr] = r.next, living{block: r.next}
 				r.next++
 			case EventFree:
 				delete(r.live, e.Addr)
-				more = yield(i, Line{Freed, b, e})
 			case EventLate:
 				if known {
-					r.live[e.Addr] = living{b, true}
+					r.live[e.Addr] = living{x.block, true}
 				}
-				more = yield(i, Line{Released, b, e})
 			case EventDone:
-				if x.released { // otherwise its Done was yielded when its address was reused
-					delete(r.live, e.Addr)
-					more = yield(i, Line{Done, b, e})
+				if !x.late { // it was yielded when its address was allocated again
+					continue
 				}
-			case EventTrim:
-				more = yield(i, Line{Trimmed, -1, e})
+				delete(r.live, e.Addr)
 			}
-			if !more {
+			if !yield(i, l) {
 				return
 			}
 		}
