@@ -96,6 +96,16 @@ type Event struct {
 	Rollback bool
 }
 
+// Answers reports whether the event answers a batch that ended with OpResume, as it must if one is
+// due. A runner that does otherwise has lost track, and so have the books.
+func (ev *Event) Answers(due bool) bool {
+	answers := ev.Kind == EvResume || ev.Kind == EvFailed
+	if answers != due {
+		panic("a batch is answered once, before any other event")
+	}
+	return answers
+}
+
 // Nanos is a time in nanoseconds since some moment, or a length of time.
 type Nanos int64
 
@@ -162,8 +172,7 @@ const (
 	// OpFreed says that no stream uses the freed block [Addr, Addr+Size) of Stream any more.
 	OpFreed
 	// OpUnknown says that the event named something the engine does not know:
-	// an address that is no live block, a fence nobody waits for, a failure of
-	// an op that was not sent. Nothing has changed.
+	// an address that is no live block, or a fence nobody waits for. Nothing has changed.
 	OpUnknown
 )
 
@@ -201,15 +210,13 @@ const (
 	RefusedWindow
 	// RefusedPending: see Means.
 	RefusedPending
-	// RefusedOrder: the runner sent another event where EvResume was due.
-	RefusedOrder
 	// RefusedPlace: the place of an Exact request is not free, or not mapped.
 	RefusedPlace
 )
 
 var reasonNames = [...]string{
 	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window",
-	RefusedOrder: "order", RefusedPending: "pending", RefusedPlace: "place",
+	RefusedPending: "pending", RefusedPlace: "place",
 }
 
 // NoMemory reports whether a request was refused because there is no room for it: the device is

@@ -73,41 +73,15 @@ func (p *Pool) await(ph phase, out []engine.Op) []engine.Op {
 	return append(out, engine.Op{Kind: engine.OpResume, Req: p.act.req})
 }
 
-// settle ends an action whose answer never came, because the runner sent another
-// event instead: its batch is taken to have gone through. A request still waiting
-// is refused, so that it does not stay unanswered.
-func (p *Pool) settle(out []engine.Op) []engine.Op {
-	if a := &p.act; a.phase != phaseNone {
-		if b := p.commit(a.ops); b != none {
-			p.reclaim(b)
-		}
-		if a.asked {
-			out = p.refuse(engine.RefusedOrder, out)
+func (p *Pool) answer(ev engine.Event, out []engine.Op) []engine.Op {
+	a := &p.act
+	done := a.ops
+	if ev.Kind == engine.EvFailed {
+		if done = ev.Failed; a.phase != phaseWait { // which says nothing of memory
+			a.code, a.reason = ev.Code, engine.RefusedDevice
 		}
 	}
-	p.act = action{}
-	return out
-}
-
-func (p *Pool) resume(ev engine.Event, out []engine.Op) []engine.Op {
-	a := &p.act
-	if a.phase == phaseNone || ev.Req != a.req {
-		return append(out, engine.Op{Kind: engine.OpUnknown})
-	}
-	b := p.commit(a.ops)
-	return p.proceed(b, out)
-}
-
-func (p *Pool) failed(ev engine.Event, out []engine.Op) []engine.Op {
-	a := &p.act
-	if a.phase == phaseNone || ev.Failed < 0 || ev.Failed >= a.ops {
-		return append(out, engine.Op{Kind: engine.OpUnknown})
-	}
-	if a.phase != phaseWait { // which says nothing of memory
-		a.code, a.reason = ev.Code, engine.RefusedDevice
-	}
-	b := p.commit(ev.Failed)
-	return p.proceed(b, out)
+	return p.proceed(p.commit(done), out)
 }
 
 // commit enters the first done calls of the batch into the books. It returns the

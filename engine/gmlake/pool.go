@@ -126,14 +126,10 @@ func (p *Pool) Reserved() mem.Bytes { return mem.Bytes(p.stats.Handles) * pageSi
 func (p *Pool) Step(ev engine.Event, out []engine.Op) []engine.Op {
 	p.clock++
 	start := len(out)
-	switch ev.Kind {
-	case engine.EvResume:
-		out = p.resume(ev, out)
-	case engine.EvFailed:
-		out = p.failed(ev, out)
-	default:
-		out = p.settle(out)
-		start = len(out)
+	if ev.Answers(p.act.phase != phaseNone) {
+		out = p.answer(ev, out)
+	} else {
+		p.act = action{}
 		out = p.dispatch(ev, out)
 	}
 	p.act.ops = 0

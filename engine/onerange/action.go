@@ -93,28 +93,10 @@ func (e *Engine) await(ph phase, out []engine.Op) []engine.Op {
 	return append(out, engine.Op{Kind: engine.OpResume, Req: e.act.req})
 }
 
-// settle ends an action whose answer never came, because the runner sent another
-// event instead: its batch is taken to have gone through. A request still waiting
-// is refused, so that it does not stay unanswered.
-func (e *Engine) settle(out []engine.Op) []engine.Op {
-	if a := &e.act; a.phase != phaseNone {
-		e.commit(a.ops)
-		if a.asked {
-			out = e.refuse(engine.RefusedOrder, out)
-		}
-	}
-	e.act = action{}
-	return out
-}
-
 func (e *Engine) answer(ev engine.Event, out []engine.Op) []engine.Op {
 	a := &e.act
 	done := a.ops
-	switch {
-	case a.phase == phaseNone, ev.Kind == engine.EvResume && ev.Req != a.req,
-		ev.Kind == engine.EvFailed && (ev.Failed < 0 || ev.Failed >= a.ops):
-		return append(out, engine.Op{Kind: engine.OpUnknown})
-	case ev.Kind == engine.EvFailed:
+	if ev.Kind == engine.EvFailed {
 		if done = ev.Failed; a.phase != phaseWait { // which says nothing of memory
 			a.code, a.reason = ev.Code, engine.RefusedDevice
 		}

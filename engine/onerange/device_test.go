@@ -147,7 +147,7 @@ func (d *device) step(ev engine.Event) error {
 
 // perform does one op; false: the driver refuses it.
 func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
-	if op.Kind < engine.OpResume && op.Kind != engine.OpFence {
+	if op.Kind < engine.OpResume && op.Kind != engine.OpFence && op.Kind != engine.OpRest {
 		d.calls++
 		if d.failing != nil && d.failing(d.calls, op) {
 			return false, nil

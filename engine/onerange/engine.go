@@ -199,10 +199,9 @@ func (e *Engine) SetLimit(n mem.Bytes) {
 func (e *Engine) Step(ev engine.Event, out []engine.Op) []engine.Op {
 	start := len(out)
 	e.clock++
-	if ev.Kind == engine.EvResume || ev.Kind == engine.EvFailed {
+	if ev.Answers(e.act.phase != phaseNone) {
 		out = e.answer(ev, out)
 	} else {
-		out = e.settle(out)
 		out = e.dispatch(ev, out)
 	}
 	if a := &e.act; a.phase != phaseNone {
