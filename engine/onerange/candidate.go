@@ -31,7 +31,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 		}
 		a.triedUnmapped = a.createFailed
 		if _, missing, ok := e.bestVoid(a.arena, a.n); ok && missing <= lack+pageUnits {
-			return e.growFor(a.n, e.limit, out)
+			return e.growFor(a.n, out)
 		}
 		return e.growBy(lack, out)
 	}

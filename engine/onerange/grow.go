@@ -3,15 +3,14 @@ package onerange
 import "stalloc/engine"
 
 // growFor makes a gap of n units by new handles, in the void where the fewest are
-// missing. False: more than most would be held, or there are no addresses.
-func (e *Engine) growFor(n, most unit, out []engine.Op) ([]engine.Op, bool) {
-	s := e.act.arena
-	v, lack, ok := e.bestVoid(s, n)
+// missing. False: the limit forbids it, or there are no addresses.
+func (e *Engine) growFor(n unit, out []engine.Op) ([]engine.Op, bool) {
+	v, lack, ok := e.bestVoid(e.act.arena, n)
 	if !ok {
 		e.act.reason = engine.RefusedWindow
 		return out, false
 	}
-	return e.grow(v, e.arenas[s].voids[v].lo, lack, most, out)
+	return e.grow(v, lack, out)
 }
 
 // growBy makes so many units of new handles, wherever there are addresses.
@@ -22,13 +21,13 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 		return out, false
 	}
 	c := &e.arenas[e.act.arena].voids[v]
-	return e.grow(v, c.lo, min(lack, c.hi-c.lo), e.limit, out)
+	return e.grow(v, min(lack, c.hi-c.lo), out)
 }
 
-// grow maps handles of at least lack units together in void v, from a place on: unmapped handles
-// first, then new ones. False: more than most would be held. With MeansWait it is refused where as
-// much waits for fences, or other streams lend it.
-func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
+// grow maps handles of at least lack units together at the begin of void v: unmapped handles first,
+// then new ones. False: the limit forbids it. With MeansWait it is refused where as much waits for
+// fences, or other streams lend it.
+func (e *Engine) grow(v int, lack unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if need := lack - e.units(e.unmapped); need > 0 {
 		if a.prefers(engine.MeansWait) && (e.idx.Total().Pending+e.lentPending >= need ||
@@ -39,7 +38,8 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 			return out, true
 		}
 	}
-	room := e.arenas[a.arena].voids[v].hi - from
+	a.void, a.at = v, e.arenas[a.arena].voids[v].lo
+	room := e.arenas[a.arena].voids[v].hi - a.at
 	e.picks = e.picks[:0]
 	for len(e.unmapped) > 0 && lack > 0 {
 		h := e.unmapped[len(e.unmapped)-1]
@@ -55,8 +55,8 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 	if lack > 0 {
 		size := e.handleSize(a.arena, a.n)
 		sum := growth(lack, size, e.growPart(a.heap), e.heldBefore(a.arena),
-			min(room, most-e.held))
-		if sum > room || e.held+sum > most {
+			min(room, e.limit-e.held))
+		if sum > room || e.held+sum > e.limit {
 			e.unmapped = append(e.unmapped, e.picks...)
 			a.reason = engine.RefusedLimit
 			return out, false
@@ -73,9 +73,7 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 				Size: bytesOf(size)})
 		}
 	}
-	a.void, a.at = v, from
-	out = e.mapPicks(out)
-	return e.await(phaseGrow, out), true
+	return e.await(phaseGrow, e.mapPicks(out)), true
 }
 
 // mapPicks maps the picks one after the other from the action's place on.

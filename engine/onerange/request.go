@@ -79,7 +79,7 @@ func (e *Engine) serve(out []engine.Op) []engine.Op {
 			}
 		}
 		if !a.createFailed {
-			if out, ok = e.growFor(a.n, e.limit, out); ok {
+			if out, ok = e.growFor(a.n, out); ok {
 				return out
 			}
 		}

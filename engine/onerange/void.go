@@ -85,12 +85,10 @@ func (e *Engine) above(s uint32, at unit) unit {
 	return e.idx.Gap(s, at).Size() // what ends there is the void
 }
 
-// takeVoid takes the addresses from the action's place to end out of its void.
+// takeVoid takes the addresses up to end out of the action's void.
 func (e *Engine) takeVoid(end unit) {
-	a := &e.act
-	v := &e.arenas[a.arena].voids
-	hole := (*v)[a.void]
-	left := [2]void{{hole.lo, a.at}, {end, hole.hi}}
-	rest := slices.DeleteFunc(left[:], func(x void) bool { return x.lo == x.hi })
-	*v = slices.Replace(*v, a.void, a.void+1, rest...)
+	i, c := e.act.void, &e.arenas[e.act.arena]
+	if c.voids[i].lo = end; end == c.voids[i].hi {
+		c.voids = slices.Delete(c.voids, i, i+1)
+	}
 }
