@@ -33,7 +33,6 @@ func NewModel() *Model {
 // Captures implements Host: there is no way to begin a pool.
 func (h *Model) Captures() int { return 0 }
 
-// Persistent implements Host.
 func (h *Model) Persistent(id mem.StreamID) bool { return h.persistent[id] }
 
 // SetPersistent says that a stream is never destroyed.
@@ -43,26 +42,13 @@ func (h *Model) SetPersistent(id mem.StreamID) {
 	h.persistent[id] = true
 }
 
-// MayWait implements Host.
-func (h *Model) MayWait() bool { return true }
-
-// Load implements Host.
-func (h *Model) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
-
-// Lock implements Host.
-func (h *Model) Lock() { h.mu.Lock() }
-
-// Unlock implements Host.
-func (h *Model) Unlock() { h.mu.Unlock() }
-
-// Begin implements Host.
+func (h *Model) MayWait() bool                        { return true }
+func (h *Model) Load() mem.Bytes                      { return mem.Bytes(h.load.Load()) }
+func (h *Model) Lock()                                { h.mu.Lock() }
+func (h *Model) Unlock()                              { h.mu.Unlock() }
 func (h *Model) Begin(mem.Addr, mem.Bytes, mem.Bytes) {}
-
-// Index implements Host.
-func (h *Model) Index() index.Index { return index.NewModel() }
-
-// SetBudget implements Host.
-func (h *Model) SetBudget(Budget) {}
+func (h *Model) Index() index.Index                   { return index.NewModel() }
+func (h *Model) SetBudget(Budget)                     {}
 
 func (h *Model) cursor(id mem.StreamID, cursor int) *schedule.Cursor {
 	t := h.cursors[id]
@@ -73,7 +59,6 @@ func (h *Model) cursor(id mem.StreamID, cursor int) *schedule.Cursor {
 	return &t[cursor]
 }
 
-// Build implements Host.
 func (h *Model) Build(entries []schedule.Entry) *Schedule {
 	if len(entries) == 0 {
 		return nil
@@ -81,7 +66,6 @@ func (h *Model) Build(entries []schedule.Entry) *Schedule {
 	return &Schedule{Entries: entries}
 }
 
-// SetSchedule implements Host.
 func (h *Model) SetSchedule(id mem.StreamID, cursor int, r *Schedule) {
 	if r == nil {
 		r = &Schedule{}
@@ -89,15 +73,12 @@ func (h *Model) SetSchedule(id mem.StreamID, cursor int, r *Schedule) {
 	h.cursor(id, cursor).Replace(r.Entries)
 }
 
-// Next implements Host.
 func (h *Model) Next(id mem.StreamID, cursor int, units uint64) schedule.Entry {
 	return h.cursor(id, cursor).Next(units)
 }
 
-// Count implements Host.
 func (h *Model) Count(id mem.StreamID, cursor int, hit bool) { h.cursor(id, cursor).Count(hit) }
 
-// Served implements Host.
 func (h *Model) Served(id mem.StreamID) (hits, misses uint64) {
 	for i := range schedule.Cursors {
 		t := h.cursor(id, i)
@@ -106,7 +87,6 @@ func (h *Model) Served(id mem.StreamID) (hits, misses uint64) {
 	return hits, misses
 }
 
-// Note implements Host.
 func (h *Model) Note(e schedule.Event) {
 	if h.mute {
 		return
@@ -119,10 +99,8 @@ func (h *Model) Note(e schedule.Event) {
 	h.events = append(h.events, e)
 }
 
-// Logged implements Host.
 func (h *Model) Logged() int { return len(h.events) }
 
-// Take implements Host.
 func (h *Model) Take() (events []schedule.Event, lost uint64) {
 	events, lost = h.events, h.full
 	h.events, h.full = make([]schedule.Event, 0, len(events)), 0
@@ -132,7 +110,6 @@ func (h *Model) Take() (events []schedule.Event, lost uint64) {
 // Return implements Host: the collector has them.
 func (h *Model) Return([]schedule.Event) {}
 
-// Observe implements Host.
 func (h *Model) Observe(on bool) { h.mute = !on }
 
 // Lost returns how many events were lost, ever.

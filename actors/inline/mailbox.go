@@ -35,16 +35,12 @@ func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatc
 	m.invoker = invoker
 }
 
-// Start implements actor.Mailbox.
 func (m *mailbox) Start() {}
 
 // UserMessageCount implements actor.Mailbox. It is for protoactor's metrics, which are off.
 func (m *mailbox) UserMessageCount() int { return 0 }
 
-// PostUserMessage implements actor.Mailbox.
-func (m *mailbox) PostUserMessage(message any) { m.post(posted{message, false}) }
-
-// PostSystemMessage implements actor.Mailbox.
+func (m *mailbox) PostUserMessage(message any)   { m.post(posted{message, false}) }
 func (m *mailbox) PostSystemMessage(message any) { m.post(posted{message, true}) }
 
 func (m *mailbox) post(p posted) {

@@ -77,5 +77,4 @@ func beside(a Actor) *actor.Props {
 
 type adapter struct{ Actor }
 
-// Receive implements actor.Actor.
 func (a adapter) Receive(ctx actor.Context) { a.Actor.Receive(ctx.Message()) }

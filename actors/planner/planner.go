@@ -67,7 +67,6 @@ type Loaded struct{ Plan *plan.Plan }
 // LastLook is answered when all observed steps before it were read.
 type LastLook struct{ inline.Answer }
 
-// Receive implements inline.Actor.
 func (p *Planner) Receive(message any) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -105,7 +105,6 @@ func newHost(device *C.struct_stalloc_device) *host {
 	return &host{device: device, cursors: map[mem.StreamID]*cursors{}}
 }
 
-// Begin implements actors/host.Host.
 func (h *host) Begin(base mem.Addr, window, small mem.Bytes) {
 	h.Lock()
 	defer h.Unlock()
@@ -113,21 +112,14 @@ func (h *host) Begin(base mem.Addr, window, small mem.Bytes) {
 	C.host_begin(h.device, C.uint64_t(base), C.uint64_t(window))
 }
 
-// Index implements actors/host.Host.
 func (h *host) Index() index.Index { return cindex.At(unsafe.Pointer(&h.device.index)) }
+func (h *host) Load() mem.Bytes    { return mem.Bytes(C.host_load(h.device)) }
+func (h *host) Captures() int      { return int(C.host_captures(h.device)) }
 
-// Load implements actors/host.Host.
-func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
-
-// Captures implements actors/host.Host.
-func (h *host) Captures() int { return int(C.host_captures(h.device)) }
-
-// Persistent implements actors/host.Host.
 func (h *host) Persistent(id mem.StreamID) bool {
 	return bool(C.host_persistent(h.device, C.uint64_t(id)))
 }
 
-// MayWait implements actors/host.Host.
 func (h *host) MayWait() bool { return bool(C.host_may_wait()) }
 
 // Lock implements actors/host.Host. C spins only a few times: the holder may be a goroutine that
@@ -142,10 +134,8 @@ func (h *host) Lock() {
 	}
 }
 
-// Unlock implements actors/host.Host.
 func (h *host) Unlock() { C.host_unlock(h.device) }
 
-// SetBudget implements actors/host.Host.
 func (h *host) SetBudget(b hosts.Budget) {
 	C.host_set_budget(h.device, C.struct_stalloc_budget{
 		ops: C.uint64_t(b.Ops), max_units: C.uint64_t(b.MaxSize / mem.Grain),
@@ -161,12 +151,10 @@ func (h *host) cursorsOf(id mem.StreamID) *cursors {
 	return t
 }
 
-// Next implements actors/host.Host.
 func (h *host) Next(id mem.StreamID, cursor int, units uint64) schedule.Entry {
 	return schedule.Entry(C.cursor_next(&h.cursorsOf(id).at[cursor], C.uint64_t(units)))
 }
 
-// Count implements actors/host.Host.
 func (h *host) Count(id mem.StreamID, cursor int, hit bool) {
 	if t := &h.cursorsOf(id).at[cursor]; hit {
 		t.hits++
@@ -175,7 +163,6 @@ func (h *host) Count(id mem.StreamID, cursor int, hit bool) {
 	}
 }
 
-// Served implements actors/host.Host.
 func (h *host) Served(id mem.StreamID) (hits, misses uint64) {
 	for _, t := range h.cursorsOf(id).at {
 		hits, misses = hits+uint64(t.hits), misses+uint64(t.misses)
@@ -197,7 +184,6 @@ func zeroed[T any]() *T {
 	return (*T)(C.calloc(1, C.size_t(unsafe.Sizeof(one))))
 }
 
-// Build implements actors/host.Host.
 func (h *host) Build(entries []schedule.Entry) *hosts.Schedule {
 	if len(entries) == 0 {
 		return nil
@@ -212,7 +198,6 @@ func (h *host) Build(entries []schedule.Entry) *hosts.Schedule {
 	return r
 }
 
-// SetSchedule implements actors/host.Host.
 func (h *host) SetSchedule(id mem.StreamID, cursor int, r *hosts.Schedule) {
 	t := h.cursorsOf(id)
 	t.plays[cursor] = r
@@ -223,12 +208,10 @@ func (h *host) SetSchedule(id mem.StreamID, cursor int, r *hosts.Schedule) {
 	C.cursor_set_schedule(&t.at[cursor], r.Host.(*C.uint64_t), C.uint32_t(len(r.Entries)))
 }
 
-// Note implements actors/host.Host.
 func (h *host) Note(e schedule.Event) {
 	C.stalloc_log_push(&h.device.log, C.uint64_t(e.Addr), C.uint64_t(e.Info))
 }
 
-// Logged implements actors/host.Host.
 func (h *host) Logged() int {
 	l := &h.device.log
 	bytes := uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))
@@ -242,7 +225,6 @@ var _ [0]struct{} = [unsafe.Sizeof(schedule.Event{}) - C.sizeof_struct_stalloc_e
 // over and the log continues in another: copying a million takes the stepping thread 15 ms.
 const mostCopied = 1 << 12
 
-// Take implements actors/host.Host.
 func (h *host) Take() (events []schedule.Event, lost uint64) {
 	l := &h.device.log
 	events, lost = unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)),
@@ -269,7 +251,6 @@ func (h *host) array() (a *C.struct_stalloc_event) {
 	return a
 }
 
-// Return implements actors/host.Host.
 func (h *host) Return(events []schedule.Event) {
 	if len(events) <= mostCopied { // a copy: only larger arrays are handed over
 		return
@@ -284,5 +265,4 @@ func (h *host) Return(events []schedule.Event) {
 	}
 }
 
-// Observe implements actors/host.Host.
 func (h *host) Observe(on bool) { C.host_observe(&h.device.log, C.bool(on)) }

@@ -58,7 +58,6 @@ func (s *arena) drop(g Gap) {
 	s.Free -= g.Size()
 }
 
-// Fit implements Index.
 func (m *Model) Fit(n uint32, size Unit) Gap {
 	s := m.arena(n)
 	if i, _ := slices.BinarySearchFunc(s.bySize, Gap{0, size}, bySize); i < len(s.bySize) {
@@ -67,7 +66,6 @@ func (m *Model) Fit(n uint32, size Unit) Gap {
 	return Gap{}
 }
 
-// Gap implements Index.
 func (m *Model) Gap(n uint32, at Unit) Gap {
 	s := m.arena(n)
 	i, _ := slices.BinarySearchFunc(s.byPlace, Gap{Lo: at + 1}, byPlace)
@@ -77,10 +75,8 @@ func (m *Model) Gap(n uint32, at Unit) Gap {
 	return Gap{}
 }
 
-// Gaps implements Index.
 func (m *Model) Gaps(n uint32) iter.Seq[Gap] { return slices.Values(m.arena(n).bySize) }
 
-// Take implements Index.
 func (m *Model) Take(n uint32, lo, hi Unit) {
 	g, s := m.Gap(n, lo), m.arena(n)
 	if invariants.Enabled && (hi > g.Hi || hi <= lo) {
@@ -91,7 +87,6 @@ func (m *Model) Take(n uint32, lo, hi Unit) {
 	s.add(Gap{hi, g.Hi})
 }
 
-// Give implements Index.
 func (m *Model) Give(n uint32, lo, hi Unit) {
 	s := m.arena(n)
 	i, _ := slices.BinarySearchFunc(s.byPlace, Gap{Lo: lo}, byPlace)
@@ -106,7 +101,6 @@ func (m *Model) Give(n uint32, lo, hi Unit) {
 	s.add(Gap{lo, hi})
 }
 
-// Put implements Index.
 func (m *Model) Put(b Block) {
 	if !b.InView {
 		m.Take(b.Arena, b.At, b.At+b.Size)
@@ -121,7 +115,6 @@ func (m *Model) Put(b Block) {
 	t.PeakLoad = max(t.PeakLoad, t.Load)
 }
 
-// Drop implements Index.
 func (m *Model) Drop(at Unit) {
 	b := m.blocks[at]
 	m.Mark(at, Fast)
@@ -136,7 +129,6 @@ func (m *Model) Drop(at Unit) {
 	m.total.Blocks--
 }
 
-// Mark implements Index.
 func (m *Model) Mark(at Unit, state State) {
 	b := m.blocks[at]
 	if b.State == Pending {
@@ -151,13 +143,11 @@ func (m *Model) Mark(at Unit, state State) {
 	m.blocks[at] = b
 }
 
-// Block implements Index.
 func (m *Model) Block(at Unit) (Block, bool) {
 	b, ok := m.blocks[at]
 	return b, ok
 }
 
-// Blocks implements Index.
 func (m *Model) Blocks() iter.Seq[Block] {
 	return func(yield func(Block) bool) {
 		for _, b := range m.blocks {
@@ -168,18 +158,13 @@ func (m *Model) Blocks() iter.Seq[Block] {
 	}
 }
 
-// Room implements Index.
 func (m *Model) Room(n uint32) ArenaStats { return m.arena(n).ArenaStats }
+func (m *Model) Total() Total             { return m.total }
 
-// Total implements Index.
-func (m *Model) Total() Total { return m.total }
-
-// Assign implements Index.
 func (m *Model) Assign(heap uint32, _ mem.StreamID, _ uint64) {
 	for kind := range uint32(2) {
 		m.arena(2*heap + kind).ArenaStats = ArenaStats{}
 	}
 }
 
-// EndStep implements Index.
 func (m *Model) EndStep() { m.total.Steps++ }

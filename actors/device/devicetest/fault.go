@@ -211,7 +211,6 @@ func (f *Fault) Sync() error {
 	return ended(f, CallSync, func() error { return f.Device.Sync() })
 }
 
-// Memory implements Device.
 func (f *Fault) Memory() (free, total mem.Bytes, err error) {
 	err = ended(f, CallMemory, func() (err error) { free, total, err = f.Device.Memory(); return })
 	return free, total, err

@@ -7,7 +7,6 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Map implements device.Device.
 func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +71,6 @@ func (d *Device) fill(x *handle) (err error) {
 	return err
 }
 
-// Access implements device.Device.
 func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +87,6 @@ func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	})
 }
 
-// Unmap implements device.Device.
 func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -96,7 +96,6 @@ func (d *Device) EnablePeers(ordinals ...int) error {
 	return device.ErrAlone
 }
 
-// Create implements device.Device.
 func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,7 +109,6 @@ func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 	return d.last, nil
 }
 
-// Release implements device.Device.
 func (d *Device) Release(h driver.Handle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -123,17 +123,14 @@ func block(b C.struct_index_block) index.Block {
 	}
 }
 
-// Fit implements index.Index.
 func (x *Index) Fit(s uint32, n index.Unit) index.Gap {
 	return gap(C.best_fit(x.c, C.uint32_t(s), C.uint64_t(n)))
 }
 
-// Gap implements index.Index.
 func (x *Index) Gap(s uint32, at index.Unit) index.Gap {
 	return gap(C.gap_with(x.c, C.uint32_t(s), C.uint64_t(at)))
 }
 
-// Gaps implements index.Index.
 func (x *Index) Gaps(s uint32) iter.Seq[index.Gap] {
 	return func(yield func(index.Gap) bool) {
 		var some [64]C.struct_piece // a call of C for each would take longer than the walk
@@ -150,17 +147,14 @@ func (x *Index) Gaps(s uint32) iter.Seq[index.Gap] {
 	}
 }
 
-// Take implements index.Index.
 func (x *Index) Take(s uint32, lo, hi index.Unit) {
 	x.must(C.take(x.c, C.uint32_t(s), C.uint64_t(lo), C.uint64_t(hi)))
 }
 
-// Give implements index.Index.
 func (x *Index) Give(s uint32, lo, hi index.Unit) {
 	x.must(C.add_gap(x.c, C.uint32_t(s), C.uint64_t(lo), C.uint64_t(hi)))
 }
 
-// Put implements index.Index.
 func (x *Index) Put(b index.Block) {
 	x.must(C.put(x.c, C.struct_index_block{
 		at: C.uint64_t(b.At), size: C.uint32_t(b.Size), arena: C.uint32_t(b.Arena),
@@ -168,19 +162,14 @@ func (x *Index) Put(b index.Block) {
 	}))
 }
 
-// Drop implements index.Index.
-func (x *Index) Drop(at index.Unit) { C.drop(x.c, C.uint64_t(at)) }
-
-// Mark implements index.Index.
+func (x *Index) Drop(at index.Unit)                { C.drop(x.c, C.uint64_t(at)) }
 func (x *Index) Mark(at index.Unit, s index.State) { C.mark(x.c, C.uint64_t(at), C.uint8_t(s)) }
 
-// Block implements index.Index.
 func (x *Index) Block(at index.Unit) (index.Block, bool) {
 	b := C.block_at(x.c, C.uint64_t(at))
 	return block(b), b.size != 0
 }
 
-// Blocks implements index.Index.
 func (x *Index) Blocks() iter.Seq[index.Block] {
 	return func(yield func(index.Block) bool) {
 		var n C.uint32_t
@@ -191,14 +180,12 @@ func (x *Index) Blocks() iter.Seq[index.Block] {
 	}
 }
 
-// Room implements index.Index.
 func (x *Index) Room(s uint32) index.ArenaStats {
 	r := C.stats_of(x.c, C.uint32_t(s))
 	return index.ArenaStats{Free: index.Unit(r.free), Load: index.Unit(r.load),
 		Peak: index.Unit(r.peak), Used: uint32(r.used)}
 }
 
-// Total implements index.Index.
 func (x *Index) Total() index.Total {
 	t := x.c.now
 	return index.Total{
@@ -207,10 +194,8 @@ func (x *Index) Total() index.Total {
 	}
 }
 
-// Assign implements index.Index.
 func (x *Index) Assign(heap uint32, id mem.StreamID, pool uint64) {
 	x.must(C.index_assign(x.c, C.uint32_t(heap), C.uint64_t(id), C.uint64_t(pool)))
 }
 
-// EndStep implements index.Index.
 func (x *Index) EndStep() { x.c.now.steps++ }
