@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors/device"
+	"stalloc/actors/device/backup"
 	"stalloc/actors/host"
 	"stalloc/actors/inline"
 	"stalloc/engine/gmlake"
@@ -100,10 +101,11 @@ const leastWindow = 64 * mem.MiB
 // New reserves the address window, the largest that the driver gives.
 func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
 	layout := cfg.Range
-	p := &Pool{Env: env, runner: newRunner(dev), sleeping: sleeping{asleep: map[uint64]*backup{}},
-		sharing: sharing{exported: map[mem.Addr]mem.Bytes{}},
-		moving:  moving{moved: map[uint64]*moved{}, warnAway: map[string]bool{}},
-		limit:   layout.Limit, regions: map[uint64]struct{}{}}
+	p := &Pool{Env: env, runner: newRunner(dev),
+		sleeping: sleeping{map[uint64]*backup.Copy{}, backup.New(dev, env.Log)},
+		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
+		moving:   moving{moved: map[uint64]*moved{}, warnAway: map[string]bool{}},
+		limit:    layout.Limit, regions: map[uint64]struct{}{}}
 	// More than the device has need not be tried: the failed request would first take all there is.
 	_, total, err := dev.Memory()
 	if err == nil {

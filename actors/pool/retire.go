@@ -51,7 +51,7 @@ func (p *Pool) freedRetired(size mem.Bytes) {
 // work may use that memory.
 func (p *Pool) Close() error {
 	p.state, p.cause = closed, fmt.Errorf("%w: the device was closed", ErrBroken)
-	p.AwaitUnpinned()
+	p.backups.Await()
 	p.keepRegions(func(uint64) bool { return false })
 	errs := []error{p.dropAway()}
 	for at, size := range p.dev.Mapped() {
@@ -62,6 +62,6 @@ func (p *Pool) Close() error {
 			errs = append(errs, p.dev.Release(h))
 		}
 	}
-	return errors.Join(append(errs, p.drop(p.asleep), p.dev.DropSpare(),
+	return errors.Join(append(errs, p.backups.Drop(p.asleep), p.dev.DropSpare(),
 		p.dev.Unreserve(p.Base, p.Size), p.dev.Close())...)
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"stalloc/actors/device/backup"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -25,18 +25,26 @@ var ErrAsleep = errors.New("this memory sleeps: resume it first")
 
 // sleeping is what is known of memory that sleeps.
 type sleeping struct {
-	asleep    map[uint64]*backup // by the pools that sleep
-	unpinning sync.WaitGroup     // goroutines that unpin and free backups after Resume
-	pinnedMu  sync.Mutex
-	pinned    []*backup // given up, and not unpinned yet
-
-	warnUnpinned sync.Once // that the host's memory cannot be pinned
+	asleep  map[uint64]*backup.Copy // by the pools that sleep
+	backups *backup.Store
 }
 
 // sleeps reports whether a pool sleeps.
 func (p *Pool) sleeps(pool uint64) bool {
 	_, is := p.asleep[pool]
 	return is
+}
+
+// AwaitUnpinned waits until the copies of what was resumed are given back, as far as they can be.
+func (p *Pool) AwaitUnpinned() { p.backups.Await() }
+
+// kept returns what is kept on the host, and what could not be given back there.
+func (p *Pool) kept() mem.Bytes {
+	n := p.backups.Dropped()
+	for _, x := range p.asleep {
+		n += x.Kept()
+	}
+	return n
 }
 
 // handlesOf returns the handles of pools.
@@ -65,14 +73,20 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 	if err := p.allAway(pools); err != nil {
 		return err
 	}
-	start, fresh := time.Now(), map[uint64]*backup{}
+	start, fresh := time.Now(), map[uint64]*backup.Copy{}
 	for _, pool := range pools {
 		if !p.sleeps(pool) {
-			fresh[pool] = &backup{}
+			fresh[pool] = &backup.Copy{}
 		}
 	}
 	if keep {
-		if err := p.save(fresh); err != nil {
+		for b := range p.policy.Blocks() {
+			_, shared := p.exported[b.Addr] // which stays awake
+			if x := fresh[b.Pool]; x != nil && !shared && !p.isClosed(b.Pool) {
+				x.Add(b)
+			}
+		}
+		if err := p.backups.Save(fresh); err != nil {
 			return err
 		}
 	}
@@ -80,7 +94,7 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 	p.dropSpare()
 	asleep, err := p.dev.Sleep(p.handlesOf(meant))
 	if !asleep {
-		return errors.Join(err, p.drop(fresh))
+		return errors.Join(err, p.backups.Drop(fresh))
 	}
 	maps.Copy(p.asleep, fresh)
 	p.applyLimit()
@@ -97,14 +111,14 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 
 // Resume wakes pools: see actors.Device.Resume.
 func (p *Pool) Resume(pools []uint64) error {
-	start, woken := time.Now(), map[uint64]*backup{}
+	start, woken := time.Now(), map[uint64]*backup.Copy{}
 	for pool, x := range p.asleep {
 		if len(pools) == 0 || slices.Contains(pools, pool) {
 			woken[pool] = x
 		}
 	}
 	if len(woken) == 0 { // of a closed device, what could not be unpinned has no other chance
-		if err := p.unpin(); err != nil {
+		if err := p.backups.Unpin(); err != nil {
 			p.Log.Warn("memory of the host was not given back", zap.Error(err))
 		}
 		return nil
@@ -116,9 +130,14 @@ func (p *Pool) Resume(pools []uint64) error {
 	if err != nil {
 		return fmt.Errorf("it sleeps on: %w", err)
 	}
-	if err := p.restore(woken); err != nil {
-		_, again := p.dev.Sleep(handles)
-		return fmt.Errorf("it sleeps on: %w", errors.Join(err, again))
+	for pool, x := range woken {
+		if err := p.backups.Restore(x, func(b engine.Block) bool {
+			now, live := p.policy.Lookup(b.Addr)
+			return live && !now.Pending && now.Pool == pool
+		}); err != nil {
+			_, again := p.dev.Sleep(handles)
+			return fmt.Errorf("it sleeps on: %w", errors.Join(err, again))
+		}
 	}
 	for pool := range woken {
 		delete(p.asleep, pool)
@@ -126,18 +145,14 @@ func (p *Pool) Resume(pools []uint64) error {
 	p.applyLimit()
 	p.Log.Info("memory is awake",
 		zap.Stringer("still asleep", p.dev.Asleep()), zap.Duration("took", time.Since(start)))
-	p.unpinning.Go(func() { // unpinning takes as long as copying
-		if err := p.drop(woken); err != nil {
-			p.Log.Warn("memory of the host was not given back", zap.Error(err))
-		}
-	})
+	p.backups.DropBeside(woken)
 	return nil
 }
 
 // wake makes memory for pools that sleep, and returns their handles. Where the limit or the driver
 // leaves too little, idle memory is given back first, as for a request, and closed regions make
 // room.
-func (p *Pool) wake(pools map[uint64]*backup) (handles []driver.Handle, err error) {
+func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err error) {
 	lack := mem.Bytes(0)
 	try := func() error {
 		handles = p.handlesOf(func(pool uint64) bool {

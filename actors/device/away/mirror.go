@@ -3,8 +3,6 @@ package away
 import (
 	"errors"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"stalloc/actors/device"
 	"stalloc/internal/mem"
@@ -18,8 +16,6 @@ type mirror struct {
 	blocks [][]byte // pieces as they were pinned
 	held   mem.Bytes
 }
-
-const pinThreads = 8 // one thread zeroes pages more slowly than the link copies them
 
 // take gives each part a piece of the mirror, and returns the parts that have one. The error says
 // why some have none.
@@ -80,17 +76,11 @@ func (m *mirror) grow(l *Link, parts []*part, sum mem.Bytes) error {
 		return err
 	}
 	pin, _ := l.dev.Device.(device.Copier)
-	var next atomic.Int64
-	var all sync.WaitGroup
 	errs, pieces := make([]error, len(parts)), make([][]byte, len(parts))
-	for range min(pinThreads, len(parts)) {
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
-				pieces[i], errs[i] = pinned(pin, parts[i].size)
-			}
-		})
-	}
-	all.Wait()
+	_ = hostmem.Parallel(len(parts), func(i int) error {
+		pieces[i], errs[i] = pinned(pin, parts[i].size)
+		return nil
+	})
 	for i, piece := range pieces {
 		if piece != nil {
 			parts[i].host = piece
