@@ -20,7 +20,7 @@ const (
 var (
 	// ErrAsleep says that memory of this kind sleeps: call Resume first.
 	ErrAsleep = actors.ErrAsleep
-	// ErrNoRegion says that no region of this name has memory, or had lately.
+	// ErrNoRegion says that no region has this name.
 	ErrNoRegion = actors.ErrNoRegion
 )
 

@@ -22,8 +22,12 @@ func (p *Pool) mirrored() (n mem.Bytes) {
 
 // forgetMoved frees the mirrors of regions that have no device memory any more.
 func (p *Pool) forgetMoved() {
+	if len(p.moved)+len(p.dropped) == 0 {
+		return
+	}
+	held := p.policy.Regions()
 	for region, m := range p.moved {
-		if _, has := p.regions[region]; !has {
+		if !held[region] && !p.sleeps(region) {
 			p.dropped = append(p.dropped, m)
 			delete(p.moved, region)
 		}

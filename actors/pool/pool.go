@@ -65,12 +65,11 @@ type Pool struct {
 	sharing
 	moving
 	lost
-	Window                      // of addresses
-	state   state               // what it still does
-	limit   mem.Bytes           // that the program has set, 0: none
-	cap     mem.Bytes           // what the settings and the device allow, 0: anything
-	regions map[uint64]struct{} // that may have memory here
-	idle    mem.Bytes           // freed since it retired, and not given back
+	Window           // of addresses
+	state  state     // what it still does
+	limit  mem.Bytes // that the program has set, 0: none
+	cap    mem.Bytes // what the settings and the device allow, 0: anything
+	idle   mem.Bytes // freed since it retired, and not given back
 
 	requests uint64 // so far
 	taken    uint64 // events of the log
@@ -105,7 +104,7 @@ func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
 		sleeping: sleeping{map[uint64]*backup.Copy{}, backup.New(dev, env.Log)},
 		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
 		moving:   moving{moved: map[uint64]*moved{}, warnAway: map[string]bool{}},
-		limit:    layout.Limit, regions: map[uint64]struct{}{}}
+		limit:    layout.Limit}
 	// More than the device has need not be tried: the failed request would first take all there is.
 	_, total, err := dev.Memory()
 	if err == nil {

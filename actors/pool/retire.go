@@ -52,7 +52,6 @@ func (p *Pool) freedRetired(size mem.Bytes) {
 func (p *Pool) Close() error {
 	p.state, p.cause = closed, fmt.Errorf("%w: the device was closed", ErrBroken)
 	p.backups.Await()
-	p.keepRegions(func(uint64) bool { return false })
 	errs := []error{p.dropAway()}
 	for at, size := range p.dev.Mapped() {
 		errs = append(errs, p.dev.Unmap(at, size))

@@ -59,7 +59,6 @@ func (p *Pool) serve(m *Request) error {
 		return ErrNotOpen
 	}
 	p.Settle()
-	p.beginRegion(m.Private)
 	if m.number == 0 {
 		p.requests++
 		m.number = p.requests
@@ -74,7 +73,7 @@ func (p *Pool) serve(m *Request) error {
 		answer, err = p.run(ev)
 	}
 	if err != nil {
-		p.forgetRegions()
+		p.forgetMoved()
 		return err
 	}
 	if m.Again = answer.Kind == engine.OpWait; m.Again {
