@@ -24,22 +24,22 @@ func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Expor
 	if !can {
 		return 0, nil, fmt.Errorf("no other process can be given memory of %s", d.Name())
 	}
-	spots := d.behind(addr, size)
-	for _, s := range spots {
-		if !s.of.there {
-			return 0, nil, fmt.Errorf("memory at %#x sleeps: wake it first", uint64(s.at))
+	places := d.behind(addr, size)
+	for _, p := range places {
+		if !p.of.there {
+			return 0, nil, fmt.Errorf("memory at %#x sleeps: wake it first", uint64(p.at))
 		}
-		name, err := from.Export(s.of.real)
+		name, err := from.Export(p.of.real)
 		if err != nil {
 			return 0, nil, err
 		}
-		all = append(all, Exported{Number: s.of.number, Shared: name, Size: s.of.size})
+		all = append(all, Exported{Number: p.of.number, Shared: name, Size: p.of.size})
 	}
-	for _, s := range spots {
-		s.of.shares++
-		s.of.exported = true
+	for _, p := range places {
+		p.of.shares++
+		p.of.exported = true
 	}
-	return spots[0].at, all, nil
+	return places[0].at, all, nil
 }
 
 // Unexport takes back one Export of a range that is mapped as it was then. Who has it already
@@ -47,8 +47,8 @@ func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Expor
 func (d *Device) Unexport(addr mem.Addr, size mem.Bytes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, s := range d.behind(addr, size) {
-		s.of.shares--
+	for _, p := range d.behind(addr, size) {
+		p.of.shares--
 	}
 }
 
@@ -68,15 +68,11 @@ func (d *Device) Shared() (exported, imported mem.Bytes) {
 }
 
 // behind returns the places that a range lies in.
-func (d *Device) behind(addr mem.Addr, size mem.Bytes) (spots []spot) {
+func (d *Device) behind(addr mem.Addr, size mem.Bytes) []*place {
 	at := addr &^ (mem.Addr(mem.HandleSize) - 1)
 	for d.places[at] == nil {
 		at -= mem.Addr(mem.HandleSize)
 	}
-	for end := addr + mem.Addr(size); at < end; {
-		p := d.places[at]
-		spots = append(spots, spot{p, at})
-		at += mem.Addr(p.of.size)
-	}
-	return spots
+	places, _ := d.within(at, size+mem.Bytes(addr-at))
+	return places
 }

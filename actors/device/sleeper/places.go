@@ -2,6 +2,7 @@ package sleeper
 
 import (
 	"fmt"
+	"slices"
 
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -23,8 +24,9 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	if err := d.Device.Map(addr, x.real); err != nil {
 		return err
 	}
-	p := &place{of: x, mapped: true}
-	d.places[addr], x.places[addr] = p, p
+	p := &place{of: x, at: addr, mapped: true}
+	i, _ := slices.BinarySearchFunc(x.places, p, byAddr)
+	d.places[addr], x.places = p, slices.Insert(x.places, i, p)
 	return nil
 }
 
@@ -58,7 +60,7 @@ func (d *Device) fill(x *handle) (err error) {
 		return nil
 	}
 	if x.was != 0 { // it is mapped to memory of others
-		if err := d.part(d.spotsOf(x)); err != nil {
+		if err := d.part(x.places); err != nil {
 			return err
 		}
 		d.forsake(x)
@@ -74,85 +76,38 @@ func (d *Device) fill(x *handle) (err error) {
 func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.each(addr, size, func(addr mem.Addr, size mem.Bytes) error {
-		if err := d.Device.Access(addr, size); err != nil {
-			return err
-		}
-		for at := addr; at < addr+mem.Addr(size); at += mem.Addr(mem.HandleSize) {
-			if p := d.places[at]; p != nil {
-				p.usable = true
-			}
-		}
-		return nil
-	})
+	places, known := d.within(addr, size)
+	if !known { // the driver refuses
+		return d.Device.Access(addr, size)
+	}
+	return d.use(places)
 }
 
 func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.each(addr, size, func(addr mem.Addr, size mem.Bytes) error {
-		if err := d.Device.Unmap(addr, size); err != nil {
-			return err
-		}
-		d.forget(addr, size)
-		return nil
-	}, d.forget)
-}
-
-// each makes a call for a range: one for all of it if nothing is unmapped, else one for each mapped
-// stretch; rest is called for each place that is not mapped.
-func (d *Device) each(
-	addr mem.Addr, size mem.Bytes,
-	call func(mem.Addr, mem.Bytes) error, rest ...func(mem.Addr, mem.Bytes),
-) error {
-	if d.apart == 0 {
-		return call(addr, size)
+	places, known := d.within(addr, size)
+	if !known {
+		return d.Device.Unmap(addr, size)
 	}
-	for end := addr + mem.Addr(size); addr < end; {
-		p := d.places[addr]
-		if p == nil || p.mapped {
-			run := d.run(addr, end)
-			if err := call(addr, run); err != nil {
-				return err
-			}
-			addr += mem.Addr(run)
-			continue
-		}
-		for _, do := range rest {
-			do(addr, p.of.size)
-		}
-		addr += mem.Addr(p.of.size)
-	}
-	return nil
-}
-
-// run returns the length of the mapped stretch that begins at an address. Addresses that are not
-// known here count as mapped: the driver refuses them.
-func (d *Device) run(addr, end mem.Addr) mem.Bytes {
-	at := addr
-	for at < end {
-		p := d.places[at]
-		if p != nil && !p.mapped {
-			break
-		}
-		if at += mem.Addr(mem.HandleSize); p != nil {
-			at += mem.Addr(p.of.size - mem.HandleSize)
-		}
-	}
-	return mem.Bytes(at - addr)
-}
-
-// forget drops the places of a range.
-func (d *Device) forget(addr mem.Addr, size mem.Bytes) {
-	for end := addr + mem.Addr(size); addr < end; addr += mem.Addr(mem.HandleSize) {
-		p := d.places[addr]
-		if p == nil {
-			continue
-		}
+	err := d.part(places)
+	for _, p := range places {
 		if !p.mapped {
 			d.apart--
+			delete(d.places, p.at)
+			p.of.places = slices.DeleteFunc(p.of.places, func(x *place) bool { return x == p })
 		}
-		delete(d.places, addr)
-		delete(p.of.places, addr)
 	}
+	return err
+}
+
+// within returns the places of a range. known: it consists of them, and of one at least.
+func (d *Device) within(addr mem.Addr, size mem.Bytes) (places []*place, known bool) {
+	end := addr + mem.Addr(size)
+	for addr < end && d.places[addr] != nil {
+		p := d.places[addr]
+		places = append(places, p)
+		addr += mem.Addr(p.of.size)
+	}
+	return places, addr == end && len(places) > 0
 }

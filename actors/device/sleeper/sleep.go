@@ -3,66 +3,51 @@ package sleeper
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
-// spot is a place and where it is.
-type spot struct {
-	*place
-	at mem.Addr
+func byAddr(a, b *place) int { return cmp.Compare(a.at, b.at) }
+
+// those returns places for which is says so, by address.
+func those(places []*place, is func(*place) bool) (some []*place) {
+	for _, p := range places {
+		if is(p) {
+			some = append(some, p)
+		}
+	}
+	slices.SortFunc(some, byAddr)
+	return slices.Compact(some)
 }
 
-// spots returns the places of handles by address.
-func (d *Device) spots(handles []driver.Handle) (spots []spot) {
+func isMapped(p *place) bool { return p.mapped }
+
+// placesOf returns the places of handles that may sleep.
+func (d *Device) placesOf(handles []driver.Handle) (places []*place) {
 	for _, h := range handles {
 		if x := d.handles[h]; x != nil && x.shares == 0 && x.was == 0 {
-			spots = append(spots, d.spotsOf(x)...)
+			places = append(places, x.places...)
 		}
 	}
-	slices.SortFunc(spots, spot.compare)
-	return spots
+	return places
 }
 
-// spotsOf returns the places of one handle by address.
-func (d *Device) spotsOf(x *handle) (spots []spot) {
-	for at, p := range x.places {
-		spots = append(spots, spot{p, at})
-	}
-	slices.SortFunc(spots, spot.compare)
-	return spots
-}
-
-// withLeft adds the places where handles that are awake are not mapped.
-func (d *Device) withLeft(spots []spot) []spot {
-	for at, p := range d.places {
-		if p.of.there && !p.mapped {
-			spots = append(spots, spot{p, at})
-		}
-	}
-	slices.SortFunc(spots, spot.compare)
-	return slices.Compact(spots)
-}
-
-func (s spot) compare(than spot) int { return cmp.Compare(s.at, than.at) }
-func (s spot) isApart() bool         { return !s.mapped }
-func (s spot) isMapped() bool        { return s.mapped }
-
-// runs makes a call for each stretch of neighbouring spots, until one fails: the driver takes long
+// runs makes a call for each stretch of neighbouring places, until one fails: the driver takes long
 // for each call, whatever it covers.
-func runs(spots []spot, call func(at mem.Addr, size mem.Bytes, run []spot) error) error {
-	for len(spots) > 0 {
+func runs(places []*place, call func(at mem.Addr, size mem.Bytes, run []*place) error) error {
+	for len(places) > 0 {
 		n, size := 0, mem.Bytes(0)
-		for n < len(spots) && spots[n].at == spots[0].at+mem.Addr(size) {
-			size += spots[n].of.size
+		for n < len(places) && places[n].at == places[0].at+mem.Addr(size) {
+			size += places[n].of.size
 			n++
 		}
-		if err := call(spots[0].at, size, spots[:n]); err != nil {
+		if err := call(places[0].at, size, places[:n]); err != nil {
 			return err
 		}
-		spots = spots[n:]
+		places = places[n:]
 	}
 	return nil
 }
@@ -71,15 +56,9 @@ func runs(spots []spot, call func(at mem.Addr, size mem.Bytes, run []spot) error
 func (d *Device) Mapped() map[mem.Addr]mem.Bytes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var spots []spot
-	for at, p := range d.places {
-		if p.mapped {
-			spots = append(spots, spot{p, at})
-		}
-	}
-	slices.SortFunc(spots, spot.compare)
 	all := map[mem.Addr]mem.Bytes{}
-	_ = runs(spots, func(at mem.Addr, size mem.Bytes, _ []spot) error {
+	mapped := those(slices.Collect(maps.Values(d.places)), isMapped)
+	_ = runs(mapped, func(at mem.Addr, size mem.Bytes, _ []*place) error {
 		all[at] = size
 		return nil
 	})
@@ -87,14 +66,13 @@ func (d *Device) Mapped() map[mem.Addr]mem.Bytes {
 }
 
 // part unmaps places that are mapped. The memory of their handles stays as it is.
-func (d *Device) part(spots []spot) error {
-	mapped := slices.DeleteFunc(slices.Clone(spots), spot.isApart)
-	return runs(mapped, func(at mem.Addr, size mem.Bytes, run []spot) error {
+func (d *Device) part(places []*place) error {
+	return runs(those(places, isMapped), func(at mem.Addr, size mem.Bytes, run []*place) error {
 		if err := d.Device.Unmap(at, size); err != nil {
 			return err
 		}
-		for _, s := range run {
-			s.mapped, s.usable = false, false
+		for _, p := range run {
+			p.mapped, p.usable = false, false
 		}
 		d.apart += len(run)
 		return nil
@@ -103,24 +81,29 @@ func (d *Device) part(spots []spot) error {
 
 // join maps places of handles that have memory, where it is not, and makes them usable. It leaves
 // out handles that sleep: the driver may have given the value of theirs to other memory.
-func (d *Device) join(spots []spot) error {
-	there := slices.DeleteFunc(slices.Clone(spots), func(s spot) bool { return !s.of.there })
-	for _, s := range there {
-		if s.mapped {
+func (d *Device) join(places []*place) error {
+	there := those(places, func(p *place) bool { return p.of.there })
+	for _, p := range there {
+		if p.mapped {
 			continue
 		}
-		if err := d.Device.Map(s.at, s.of.real); err != nil {
+		if err := d.Device.Map(p.at, p.of.real); err != nil {
 			return err
 		}
-		s.mapped = true
+		p.mapped = true
 		d.apart--
 	}
-	return runs(there, func(at mem.Addr, size mem.Bytes, run []spot) error {
+	return d.use(there)
+}
+
+// use makes places usable that are mapped.
+func (d *Device) use(places []*place) error {
+	return runs(those(places, isMapped), func(at mem.Addr, size mem.Bytes, run []*place) error {
 		if err := d.Device.Access(at, size); err != nil {
 			return err
 		}
-		for _, s := range run {
-			s.usable = true
+		for _, p := range run {
+			p.usable = true
 		}
 		return nil
 	})
@@ -133,9 +116,9 @@ func (d *Device) join(spots []spot) error {
 func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	spots := d.spots(handles)
-	if err := d.part(spots); err != nil {
-		undone := d.join(spots) // whose handles still have their memory
+	places := d.placesOf(handles)
+	if err := d.part(places); err != nil {
+		undone := d.join(places) // whose handles still have their memory
 		return undone != nil, errors.Join(err, undone)
 	}
 	var there []*handle
@@ -154,8 +137,13 @@ func (d *Device) Wake(handles []driver.Handle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var made []*handle
-	spots := d.withLeft(d.spots(handles))
-	apart := slices.DeleteFunc(slices.Clone(spots), spot.isMapped)
+	places := d.placesOf(handles)
+	for _, p := range d.places { // left by calls that have failed
+		if p.of.there && !p.mapped {
+			places = append(places, p)
+		}
+	}
+	apart := those(places, func(p *place) bool { return !p.mapped })
 	err := func() error {
 		for _, h := range handles {
 			if x := d.handles[h]; x != nil && !x.there && x.was == 0 {
@@ -165,7 +153,7 @@ func (d *Device) Wake(handles []driver.Handle) error {
 				made = append(made, x)
 			}
 		}
-		return d.join(spots)
+		return d.join(places)
 	}()
 	if err == nil {
 		return nil
@@ -200,10 +188,8 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) 
 	if x == nil {
 		return 0, 0, false
 	}
-	for place := range x.places {
-		if x.shares == 0 && (!has || place < at) {
-			at, has = place, true
-		}
+	if len(x.places) > 0 && x.shares == 0 {
+		at, has = x.places[0].at, true
 	}
 	return at, x.size, has
 }
@@ -227,10 +213,9 @@ func (d *Device) Usable(h driver.Handle) (at mem.Addr, has bool) {
 	if x == nil || !x.there {
 		return 0, false
 	}
-	for place, p := range x.places {
-		if p.mapped && p.usable && (!has || place < at) {
-			at, has = place, true
-		}
+	i := slices.IndexFunc(x.places, func(p *place) bool { return p.mapped && p.usable })
+	if i < 0 {
+		return 0, false
 	}
-	return at, has
+	return x.places[i].at, true
 }

@@ -46,7 +46,7 @@ type handle struct {
 	rests  bool
 	there  bool // it has one
 	size   mem.Bytes
-	places map[mem.Addr]*place
+	places []*place      // by address
 	number driver.Handle // of its memory now: other memory has another one
 	// other processes may have its memory
 	exported bool
@@ -55,6 +55,7 @@ type handle struct {
 
 type place struct {
 	of     *handle
+	at     mem.Addr
 	mapped bool
 	usable bool // access was given since it was mapped
 }
@@ -105,7 +106,7 @@ func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 	}
 	d.last++
 	d.handles[d.last] = &handle{name: d.last, real: real, there: true, size: size,
-		places: map[mem.Addr]*place{}, number: d.last}
+		number: d.last}
 	return d.last, nil
 }
 

@@ -90,8 +90,8 @@ func (d *Device) raise(x *handle) error {
 	if err := d.fill(x); err != nil {
 		return err
 	}
-	if err := d.join(d.spotsOf(x)); err != nil {
-		undone := d.part(d.spotsOf(x))
+	if err := d.join(x.places); err != nil {
+		undone := d.part(x.places)
 		if undone == nil { // else what is mapped keeps its memory
 			d.spare.push(x.size, x.real)
 			d.spare.resting += x.size
@@ -180,7 +180,7 @@ func (d *Device) pass(real driver.Handle, size mem.Bytes) {
 // release gives memory back to the driver, after it is unmapped everywhere.
 func (d *Device) release(real driver.Handle) error {
 	for _, x := range slices.Clone(d.spare.stay[real]) {
-		if err := d.part(d.spotsOf(x)); err != nil {
+		if err := d.part(x.places); err != nil {
 			return err
 		}
 		d.forsake(x)
