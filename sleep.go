@@ -5,6 +5,7 @@ import (
 
 	"stalloc/actors"
 	"stalloc/actors/pool"
+	"stalloc/actors/region"
 )
 
 // Backup says what becomes of the contents of memory that sleeps.
@@ -28,7 +29,7 @@ var (
 // handle with the rest, so that either can sleep alone, and is not planned. Names are the
 // process's.
 func (a *Allocator) MallocIn(tag string, stream Stream, size Bytes) (Addr, error) {
-	region, err := pool.Region(tag)
+	region, err := region.Number(tag)
 	if err != nil {
 		return 0, fmt.Errorf("stalloc: %w", err)
 	}
@@ -80,7 +81,7 @@ func (a *Allocator) Prefetch(tag string) error {
 }
 
 func (a *Allocator) ofRegions(tags []string, what func([]uint64) error) error {
-	pools, err := pool.RegionsOf(tags)
+	pools, err := region.Numbers(tags)
 	if err != nil {
 		return fmt.Errorf("stalloc: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -63,7 +64,7 @@ func (k *away) size(most mem.Bytes) mem.Bytes {
 func (k *away) play(n int) {
 	k.sizes = map[mem.Addr]mem.Bytes{}
 	for i := range k.region {
-		k.region[i].number, _ = pool.Region("test: random " + string(rune('0'+i)))
+		k.region[i].number, _ = region.Number("test: random " + string(rune('0'+i)))
 		k.region[i].open = true
 	}
 	for range n {

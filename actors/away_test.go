@@ -7,6 +7,7 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -37,7 +38,7 @@ func newAwayKitOn(
 	if err != nil {
 		t.Fatal(err)
 	}
-	region, err := pool.Region("test: states")
+	region, err := region.Number("test: states")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/actors/device/devicetest"
-	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/live/hostmem"
@@ -155,20 +155,20 @@ func TestPeersBehindSleep(t *testing.T) {
 
 // TestRegions: names are told apart, and unknown ones refused with what is known.
 func TestRegions(t *testing.T) {
-	a, err := pool.Region("test: a")
-	b, err2 := pool.Region("test: b")
-	again, err3 := pool.Region("test: a")
+	a, err := region.Number("test: a")
+	b, err2 := region.Number("test: b")
+	again, err3 := region.Number("test: a")
 	if errors.Join(err, err2, err3) != nil || a == b || a != again {
 		t.Errorf("%d, %d, %d: %v %v %v", a, b, again, err, err2, err3)
 	}
-	if pools, err := pool.RegionsOf([]string{"test: b", "test: a"}); err != nil ||
+	if pools, err := region.Numbers([]string{"test: b", "test: a"}); err != nil ||
 		!slices.Equal(pools, []uint64{b, a}) {
 		t.Errorf("%v, %v", pools, err)
 	}
-	if _, err := pool.RegionsOf([]string{"test: a", "test: c"}); !errors.Is(err, ErrNoRegion) {
+	if _, err := region.Numbers([]string{"test: a", "test: c"}); !errors.Is(err, ErrNoRegion) {
 		t.Errorf("an unknown one: %v", err)
 	}
-	if _, err := pool.Region(""); !errors.Is(err, ErrNoRegion) {
+	if _, err := region.Number(""); !errors.Is(err, ErrNoRegion) {
 		t.Errorf("one without a name: %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func TestRegions(t *testing.T) {
 // TestIdleRegionServesOthers: when the device is full, and when idle memory is given back.
 func TestIdleRegionServesOthers(t *testing.T) {
 	k := newKit(t, Options{})
-	pool, err := pool.Region("test: idle")
+	pool, err := region.Number("test: idle")
 	if err != nil {
 		t.Fatal(err)
 	}

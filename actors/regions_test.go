@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/engine/gmlake"
 	"stalloc/internal/mem"
 )
@@ -14,7 +14,7 @@ import (
 func TestLakeGivesRegionsBack(t *testing.T) {
 	lake := gmlake.DefaultConfig()
 	k := newKit(t, Options{GMLake: &lake})
-	region, err := pool.Region("weights of the lake")
+	region, err := region.Number("weights of the lake")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestLakeGivesRegionsBack(t *testing.T) {
 // TestSleepsInPart: where some of what was meant sleeps it is neither asleep nor awake.
 func TestSleepsInPart(t *testing.T) {
 	k := newKit(t, Options{})
-	region, err := pool.Region("a part that sleeps")
+	region, err := region.Number("a part that sleeps")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,14 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
 // asleepBeside returns a kit with a region of 10 GiB that sleeps, and 23 GiB in use beside it.
-func asleepBeside(t *testing.T, capacity mem.Bytes) (k *kit, region uint64, beside []mem.Addr) {
+func asleepBeside(t *testing.T, capacity mem.Bytes) (k *kit, number uint64, beside []mem.Addr) {
 	t.Helper()
 	gpu := sim.New(sim.Config{Capacity: capacity})
 	l, err := OpenLocal(gpu, Options{})
@@ -21,15 +22,15 @@ func asleepBeside(t *testing.T, capacity mem.Bytes) (k *kit, region uint64, besi
 		t.Fatal(err)
 	}
 	k = &kit{l, t, gpu}
-	if region, err = pool.Region("weights of " + t.Name()); err != nil {
+	if number, err = region.Number("weights of " + t.Name()); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
-		if _, err := k.MallocIn(0, region, mem.GiB); err != nil {
+		if _, err := k.MallocIn(0, number, mem.GiB); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := k.Pause([]uint64{region}, false); err != nil {
+	if err := k.Pause([]uint64{number}, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 23 {
@@ -40,7 +41,7 @@ func asleepBeside(t *testing.T, capacity mem.Bytes) (k *kit, region uint64, besi
 			t.Error(err)
 		}
 	})
-	return k, region, beside
+	return k, number, beside
 }
 
 // TestResumeKnowsTheLimit: idle memory goes first, and what does not fit all the same sleeps on.

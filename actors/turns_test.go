@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 )
@@ -44,7 +45,7 @@ func newTurns(t *testing.T, dev *counted, regions int, unit mem.Bytes) *turns {
 	}
 	k := &turns{Local: l, t: t, gpu: dev.Device, unit: unit}
 	for n := range regions {
-		region, err := pool.Region(fmt.Sprintf("states %d", n))
+		region, err := region.Number(fmt.Sprintf("states %d", n))
 		if err != nil {
 			t.Fatal(err)
 		}

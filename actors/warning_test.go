@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/internal/mem"
 )
 
@@ -67,7 +67,7 @@ func TestALeakIsSaid(t *testing.T) {
 func TestWhatSleepsNeedsNothing(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	k := newKit(t, Options{Log: zap.New(core)})
-	pool, err := pool.Region("test: sleeps beside steps")
+	pool, err := region.Number("test: sleeps beside steps")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,9 @@ package pool
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"testing"
 
+	"stalloc/actors/region"
 	"stalloc/internal/mem"
 )
 
@@ -16,11 +16,11 @@ func TestRegionsAreForgotten(t *testing.T) {
 	k := newKit(t)
 	in := func(name string) mem.Addr {
 		t.Helper()
-		region, err := Region(name)
+		number, err := region.Number(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return k.malloc(0, region, mem.MiB)
+		return k.malloc(0, number, mem.MiB)
 	}
 	stays := in("test: stays")
 	for n := range many {
@@ -39,13 +39,13 @@ func TestRegionsAreForgotten(t *testing.T) {
 	}
 	for name, known := range map[string]bool{"test: stays": true, "test: 0": true,
 		"test: -1": false} {
-		if _, err := RegionsOf([]string{name}); (err == nil) != known || err != nil &&
-			!errors.Is(err, ErrNoRegion) {
+		if _, err := region.Numbers([]string{name}); (err == nil) != known || err != nil &&
+			!errors.Is(err, region.ErrUnknown) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	again := in("test: 0")
-	pools, err := RegionsOf([]string{"test: 0", "test: stays"})
+	pools, err := region.Numbers([]string{"test: 0", "test: stays"})
 	if err := errors.Join(err, k.Pause(pools, false), k.Resume(pools)); err != nil {
 		t.Error(err)
 	}
@@ -53,21 +53,5 @@ func TestRegionsAreForgotten(t *testing.T) {
 	k.release(again)
 	if err := k.Trim(0); err != nil || k.gpu.Used() != 0 {
 		t.Errorf("%v are held: %v", k.gpu.Used(), err)
-	}
-}
-
-// TestNamesAreBounded: a program cannot have ever more names, and those it has go on.
-func TestNamesAreBounded(t *testing.T) {
-	before := maps.Clone(named.tags)
-	defer func() { named.tags = before }()
-	var err error
-	for n := 0; err == nil && n <= mostNames; n++ {
-		_, err = Region(fmt.Sprint("test: name ", n))
-	}
-	if !errors.Is(err, ErrNoRegion) || len(allRegions()) != mostNames {
-		t.Errorf("%d names: %v", len(allRegions()), err)
-	}
-	if _, err := Region("test: name 0"); err != nil {
-		t.Error(err)
 	}
 }

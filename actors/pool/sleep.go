@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors/device/backup"
+	"stalloc/actors/region"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -64,7 +65,7 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 		return ErrRetired
 	}
 	if len(pools) == 0 {
-		pools = append(allRegions(), 0)
+		pools = append(region.All(), 0)
 	}
 	if err := p.sync(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import "C"
 
 import (
 	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/internal/mem"
 )
 
@@ -45,7 +46,7 @@ func stalloc_engine_prefetch(device C.int, tag *C.char, text *C.char, n C.size_t
 func ofRegion(device C.int, tag *C.char, text *C.char, n C.size_t,
 	what func(*opened, uint64) error) C.int {
 	return answer(text, n, func() error {
-		pools, err := pool.RegionsOf([]string{C.GoString(tag)})
+		pools, err := region.Numbers([]string{C.GoString(tag)})
 		if err != nil {
 			return err
 		}

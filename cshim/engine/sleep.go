@@ -16,14 +16,14 @@ import (
 	"unsafe"
 
 	"stalloc/actors"
-	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/internal/driver"
 )
 
 //export stalloc_engine_region
 func stalloc_engine_region(tag *C.char, private *C.uint64_t, text *C.char, n C.size_t) C.int {
 	return answer(text, n, func() error {
-		p, err := pool.Region(C.GoString(tag))
+		p, err := region.Number(C.GoString(tag))
 		*private = C.uint64_t(p)
 		return err
 	})
@@ -93,7 +93,7 @@ func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.si
 		names = append(names, C.GoString(tag))
 	}
 	return answer(text, n, func() error {
-		pools, err := pool.RegionsOf(names)
+		pools, err := region.Numbers(names)
 		if err != nil {
 			return err
 		}

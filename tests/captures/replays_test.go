@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"stalloc/actors"
-	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -181,7 +181,7 @@ func newWorld(t *testing.T, seed uint64, each int) *world {
 	}
 	w.Local = local
 	w.PersistentStream(1)
-	w.region.number, _ = pool.Region("test: beside graphs")
+	w.region.number, _ = region.Number("test: beside graphs")
 	w.region.open = true
 	for i := range w.pools {
 		w.pools[i].number = uint64(7 + i)

@@ -10,7 +10,7 @@
 //	4  actors/pool, stream,   the actors, strangers to each other
 //	   planner
 //	3  actors/inline, host,   goroutines, clocks and the driver begin here
-//	   step, device,
+//	   step, device, region,
 //	   cuda, live
 //	2  engine, baseline       pure
 //	1  plan, stream, trace    pure, and strangers to each other
@@ -64,6 +64,7 @@ var Stalloc = Rules{
 		{"plan", 1}, {"stream", 1}, {"trace", 1},
 		{"engine", 2}, {"baseline", 2},
 		{"actors/inline", 3}, {"actors/host", 3}, {"actors/step", 3}, {"actors/device", 3},
+		{"actors/region", 3},
 		{"cuda", 3}, {"live", 3},
 		{"actors/pool", 4}, {"actors/stream", 4}, {"actors/planner", 4},
 		{"actors", 5},

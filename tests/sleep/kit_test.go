@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"stalloc/actors"
-	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/cuda"
 	"stalloc/internal/mem"
 	"stalloc/tests/fakecuda/fake"
@@ -65,7 +65,7 @@ func newKitOf(t *testing.T, opts actors.Options, shared bool) *kit {
 		k.Local, err = actors.OpenLocal(k.gpu, opts)
 	}
 	if err == nil {
-		k.weights, err = pool.Region("weights")
+		k.weights, err = region.Number("weights")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,24 @@
+package region
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+)
+
+// TestNamesAreBounded: a program cannot have ever more names, and those it has go on.
+func TestNamesAreBounded(t *testing.T) {
+	before := maps.Clone(named.tags)
+	defer func() { named.tags = before }()
+	var err error
+	for n := 0; err == nil && n <= mostNames; n++ {
+		_, err = Number(fmt.Sprint("test: name ", n))
+	}
+	if !errors.Is(err, ErrUnknown) || len(All()) != mostNames {
+		t.Errorf("%d names: %v", len(All()), err)
+	}
+	if _, err := Number("test: name 0"); err != nil {
+		t.Error(err)
+	}
+}
