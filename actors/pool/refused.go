@@ -1,8 +1,6 @@
 package pool
 
 import (
-	"fmt"
-
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/explain"
@@ -17,17 +15,8 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	switch why := e.Why(); {
-	case why == explain.TooLarge:
-		return "no block can be that large: it exceeds the memory of the device"
-	case why == explain.Limit && e.Limit > 0:
-		return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
-	case why == explain.Window:
-		return "the address window is used up; set STALLOC_CONF=window:SIZE to reserve more"
-	case why == explain.Driver:
-		return fmt.Sprintf("the driver failed with error %d", e.Code)
-	}
-	return "the device has no memory left" // the engine's limit is what the device has
+	f := explain.Figures{Asked: 1, Why: e.Why(), Code: e.Code, Limit: e.Limit}
+	return f.Reason()
 }
 
 // Is reports whether there is no room for the block: the device is full, a limit is

@@ -74,7 +74,7 @@ static void end(int device, int r)
 	if (fails) kit_fake_fail("");
 	TELL("open device %d, region %d: %s", device, r, why);
 	CHECK(result == STALLOC_OK || fails || night.asleep[device][r] ||
-		      strstr(why, "limit is reached") || strstr(why, "no memory left") ||
+		      strstr(why, "is reached") || strstr(why, "no memory left") ||
 		      strstr(why, "known are"),
 	      "%s", why);
 	if (result != STALLOC_OK) return;
