@@ -24,7 +24,7 @@ import (
 type lifecycle struct {
 	mu         sync.Mutex // of changes
 	state      atomic.Uint32
-	background sync.WaitGroup // goroutines that place steps for a saved plan, and the mover
+	background sync.WaitGroup // the mover's goroutine
 	mover      *mover.Mover
 }
 

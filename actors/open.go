@@ -111,13 +111,13 @@ func Open(dev device.Device, h host.Host, opts Options) (*Device, error) {
 
 // startPlanner begins to plan, and to simulate if that is wanted.
 func (d *Device) startPlanner() {
-	spawn, background := d.system.SpawnBeside, d.life.background.Go
+	spawn := d.system.SpawnBeside
 	if d.opts.Inline {
-		spawn, background = d.system.Spawn, func(f func()) { f() }
+		spawn = d.system.Spawn
 	}
 	env := planner.Env{Log: d.log, Small: d.window.Small, Base: d.window.Base,
 		Plan: !d.opts.Without.Has(without.Plans), Always: d.opts.Always,
-		Build: d.host.Build, Save: d.latest.Store, Go: background,
+		Build: d.host.Build, Save: d.latest.Store,
 		Send: func(m *planner.Ready) { d.system.Send(d.supervisor, m) },
 		Read: func(weight int64) { d.counts.waiting.Add(-weight) },
 		Free: func() (mem.Bytes, error) { free, _, err := d.dev.Memory(); return free, err },

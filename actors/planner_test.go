@@ -258,9 +258,10 @@ func TestALaterRunKnowsItsSteps(t *testing.T) {
 	if left == nil || len(left.Steps) != 1 || len(left.Steps[0].Requests) != 200 {
 		t.Fatalf("a run left %+v", left)
 	}
+	hold := left.Steps[0].Placed().Makespan
 	for _, known := range []*plan.Plan{nil, left} {
 		run := newLooperWith(t, Options{Plan: known})
-		run.step(append([]mem.Bytes{left.Steps[0].Hold + left.Steps[0].Hold/50}, sizes...))
+		run.step(append([]mem.Bytes{hold + hold/50}, sizes...))
 		for i, first := range []bool{false, false, true} { // of a first start
 			want := 0
 			if known != nil || first {
@@ -273,7 +274,7 @@ func TestALaterRunKnowsItsSteps(t *testing.T) {
 		}
 	}
 	other := newLooperWith(t, Options{Plan: left})
-	other.step([]mem.Bytes{left.Steps[0].Hold + left.Steps[0].Hold/50})
+	other.step([]mem.Bytes{hold + hold/50})
 	for i, sizes := range [][]mem.Bytes{wild(seeded(t), 200), wild(seeded(t), 200),
 		wild(seeded(t), 200)} {
 		if hits := other.step(sizes); hits > 0 {

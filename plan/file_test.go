@@ -18,21 +18,19 @@ import (
 	"stalloc/internal/mem"
 )
 
-// samplePlan has two streams, both kinds of arena, blocks that outlive their step, that other
-// streams use behind their free, and that do until the step is over.
+// samplePlan has two streams, blocks that outlive their step, that other streams use behind their
+// free, and that do until the step is over.
 func samplePlan(t testing.TB) *Plan {
 	t.Helper()
 	return &Plan{
 		Steps: []Step{
-			{Stream: 0, Hold: 64 * mem.MiB, Requests: []Request{
-				{Size: 512, From: 0, Free: 7, Done: 7, At: 0},
-				{Size: 40 * mem.MiB, From: 3, Free: 8, Done: 9, At: mem.Offset(2 * mem.MiB)},
-				{Size: 2 * mem.MiB, From: 4, Free: 6, Done: Never, At: mem.Offset(62 * mem.MiB)},
+			{Stream: 0, Requests: []Request{
+				{Size: 512, From: 0, Free: 7, Done: 7},
+				{Size: 40 * mem.MiB, From: 3, Free: 8, Done: 9},
+				{Size: 2 * mem.MiB, From: 4, Free: 6, Done: Never},
 			}},
-			{Stream: 0, Small: true, Hold: 2 * mem.MiB,
-				Requests: []Request{{Size: 512, From: 1, Free: Never, Done: Never, At: 512}}},
-			{Stream: 3, Hold: 2 * mem.MiB,
-				Requests: []Request{{Size: 2 * mem.MiB, From: 1, Free: 2, Done: 3, At: 0}}},
+			{Stream: 0, Requests: []Request{{Size: 512, From: 1, Free: Never, Done: Never}}},
+			{Stream: 3, Requests: []Request{{Size: 2 * mem.MiB, From: 1, Free: 2, Done: 3}}},
 		},
 	}
 }
@@ -140,7 +138,7 @@ func TestDecodeChecksPlans(t *testing.T) {
 func TestDecodeIsBounded(t *testing.T) {
 	of := func(steps, requests int) []byte {
 		p := &Plan{Steps: make([]Step, steps)}
-		p.Steps[0] = Step{Hold: mem.HandleSize, Requests: make([]Request, requests)}
+		p.Steps[0] = Step{Requests: make([]Request, requests)}
 		for i := range p.Steps[0].Requests {
 			p.Steps[0].Requests[i] = Request{Size: 512, From: mem.Tick(i), Free: Never, Done: Never}
 		}
@@ -225,7 +223,7 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("temporary files were left: %v, %v", names, err)
 	}
 	invalid := *sample
-	invalid.Steps = []Step{{Hold: -1}}
+	invalid.Steps = []Step{{Stream: -1}}
 	if err := WriteFile(path, &invalid); err == nil {
 		t.Error("an invalid plan was written")
 	}
@@ -241,7 +239,6 @@ func TestWriteFile(t *testing.T) {
 func TestValidate(t *testing.T) {
 	for want, spoil := range map[string]func(*Plan){
 		"numbered from 0":   func(p *Plan) { p.Steps[1].Stream = -1 },
-		"to hold -512":      func(p *Plan) { p.Steps[1].Hold = -512 },
 		"0 bytes":           func(p *Plan) { p.Steps[0].Requests[0].Size = 0 },
 		"multiple of 512":   func(p *Plan) { p.Steps[0].Requests[0].Size = 513 },
 		"expected an order": func(p *Plan) { p.Steps[0].Requests[2].From = 2 },
@@ -249,9 +246,6 @@ func TestValidate(t *testing.T) {
 		"done at 7":         func(p *Plan) { p.Steps[0].Requests[1].Done = 7 },
 		"done at 2":         func(p *Plan) { p.Steps[1].Requests[0].Done = 2 },
 		"at most 9":         func(p *Plan) { p.Steps[0].Requests[1].Done = 10 },
-		"lies at 256":       func(p *Plan) { p.Steps[0].Requests[0].At = 256 },
-		"lies at -512":      func(p *Plan) { p.Steps[0].Requests[0].At = -512 },
-		"lies at 65012224":  func(p *Plan) { p.Steps[0].Requests[2].At += 512 },
 	} {
 		p := samplePlan(t)
 		if err := p.Validate(); err != nil {
@@ -265,7 +259,8 @@ func TestValidate(t *testing.T) {
 }
 
 // TestPlaced: a step in an arena of its own has no two blocks on one byte at one time, what
-// outlives it included, and is as high as its highest block; the step it was made of stays.
+// outlives it included, and is as high as its highest block. As it is kept its ticks have no gaps,
+// and the step that it was made of stays.
 func TestPlaced(t *testing.T) {
 	given := Step{Requests: []Request{
 		{Size: 1024, From: 0, Free: 2, Done: 2, At: 7 << 20}, // where it lay in some range
@@ -273,29 +268,27 @@ func TestPlaced(t *testing.T) {
 		{Size: 1024, From: 4, Free: Never, Done: Never, At: 7 << 20},
 		{Size: 512, From: 6, Free: 8, Done: 8, At: 7 << 20},
 	}}
-	s := given.Placed()
-	if s.Hold != 1536 {
-		t.Errorf("%v are to be held, 1536 bytes suffice", s.Hold)
-	}
-	highest, end := mem.Bytes(0), s.End()
+	s := given.Kept()
+	placed, highest, end := s.Placed(), mem.Bytes(0), s.End()
 	if end != 8 {
 		t.Errorf("the step ends at %d, its last block at 7: nothing happens at 7 of the one given",
 			end)
 	}
 	buffers := s.Buffers(end)
-	for i, a := range s.Requests {
-		highest = max(highest, mem.Bytes(a.At)+a.Size)
-		for j, b := range s.Requests[:i] {
+	for i, a := range placed.Offsets {
+		highest = max(highest, mem.Bytes(a)+s.Requests[i].Size)
+		for j, b := range placed.Offsets[:i] {
 			together := buffers[i].Lower < buffers[j].Upper && buffers[j].Lower < buffers[i].Upper
-			if together && a.At < b.At+mem.Offset(b.Size) && b.At < a.At+mem.Offset(a.Size) {
-				t.Errorf("requests %d and %d lie on each other: %+v, %+v", j, i, b, a)
+			if together && a < b+mem.Offset(s.Requests[j].Size) &&
+				b < a+mem.Offset(s.Requests[i].Size) {
+				t.Errorf("requests %d and %d lie on each other: at %d, %d", j, i, b, a)
 			}
 		}
 	}
-	if highest != s.Hold {
-		t.Errorf("%v are to be held, the highest block ends at %v", s.Hold, highest)
+	if highest != placed.Makespan || highest != 1536 {
+		t.Errorf("%v are to be held, the highest block ends at %v", placed.Makespan, highest)
 	}
-	if given.Hold != 0 || given.Requests[0].At != 7<<20 {
-		t.Errorf("the step that was placed has changed: %+v", given)
+	if s.Requests[0].At != 0 || given.Requests[0].At != 7<<20 || given.Requests[3].Free != 8 {
+		t.Errorf("%+v is kept of %+v", s, given)
 	}
 }

@@ -16,12 +16,9 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 }
 
-// Step is what one kind of step asked for of the large or of the small requests of one stream,
-// and an example of where it may lie.
+// Step is what one kind of step asked for of the large requests of one stream.
 type Step struct {
 	Stream   int       `json:"stream"` // its place in the order of first requests
-	Small    bool      `json:"small"`  // requests that have an arena of their own
-	Hold     mem.Bytes `json:"hold"`   // where the highest block ends
 	Requests []Request `json:"requests"`
 }
 
@@ -33,7 +30,7 @@ type Request struct {
 	Free mem.Tick  `json:"free"` // when the program freed it; Never: it outlived the step
 	// when its bytes were free: later than Free if other streams used them
 	Done mem.Tick   `json:"done"`
-	At   mem.Offset `json:"at"` // where it lies, from where its arena begins
+	At   mem.Offset `json:"-"` // where it lay, from where the window begins
 }
 
 // Never is the end of a block that outlived the step.
@@ -105,9 +102,6 @@ func (s *Step) validate() error {
 	if s.Stream < 0 {
 		return errors.New("streams are numbered from 0")
 	}
-	if s.Hold < 0 || s.Hold > maxBytes {
-		return fmt.Errorf("it is to hold %d bytes, expected at most %d", s.Hold, int64(maxBytes))
-	}
 	last, most := mem.Tick(0), mem.Tick(eventsEach*len(s.Requests))
 	for i, r := range s.Requests {
 		switch {
@@ -120,17 +114,18 @@ func (s *Step) validate() error {
 			(r.Free == Never || r.Done < r.Free):
 			return fmt.Errorf("request %d comes at %d, is freed at %d and done at %d", i, r.From,
 				r.Free, r.Done)
-		case r.At < 0 || r.At%mem.Offset(mem.Grain) != 0 || mem.Bytes(r.At) > s.Hold-r.Size:
-			return fmt.Errorf("request %d of %d bytes lies at %d, which is not within the %d bytes to hold", i, r.Size, r.At, s.Hold)
 		}
 		last = r.From
 	}
 	return nil
 }
 
-// Placed returns the step as it is kept: its requests placed, as low as may be, in an arena of
-// their own, and its ticks numbered without gaps.
-func (s Step) Placed() Step {
+// Placed returns offsets for the requests, as low as may be, in an arena of their own.
+func (s *Step) Placed() descent.Solution { return descent.Around(s.Buffers(s.End()), nil, 0) }
+
+// Kept returns the step as it is kept: its ticks are numbered without gaps, and where its blocks
+// lay is forgotten.
+func (s Step) Kept() Step {
 	var ticks []mem.Tick
 	for _, r := range s.Requests {
 		ticks = append(ticks, r.From, r.Free, r.Done)
@@ -143,11 +138,10 @@ func (s Step) Placed() Step {
 		}
 		return Never
 	}
-	solved := descent.Around(s.Buffers(s.End()), nil, 0)
-	s.Requests, s.Hold = slices.Clone(s.Requests), solved.Makespan
-	for i := range s.Requests {
-		r := &s.Requests[i]
-		r.From, r.Free, r.Done, r.At = rank(r.From), rank(r.Free), rank(r.Done), solved.Offsets[i]
+	s.Requests = slices.Clone(s.Requests)
+	for i, r := range s.Requests {
+		s.Requests[i] = Request{Size: r.Size, From: rank(r.From), Free: rank(r.Free),
+			Done: rank(r.Done)}
 	}
 	return s
 }

@@ -26,8 +26,12 @@ func loadPlan(path string) (*Data, error) {
 	var heights []int
 	var hold mem.Bytes
 	for i := range p.Steps {
-		heights = append(heights, l.addStep(&p.Steps[i])...)
-		hold = max(hold, p.Steps[i].Hold)
+		placed := p.Steps[i].Placed()
+		l.addStep(&p.Steps[i])
+		for _, at := range placed.Offsets {
+			heights = append(heights, int(mem.Bytes(at)/mem.Grain))
+		}
+		hold = max(hold, placed.Makespan)
 	}
 	l.close()
 	d := &Data{
@@ -56,16 +60,13 @@ func loadPlan(path string) (*Data, error) {
 	return d, nil
 }
 
-// addStep adds the blocks of a step and returns their heights.
-func (l *ledger) addStep(s *plan.Step) (heights []int) {
+// addStep adds the blocks of a step.
+func (l *ledger) addStep(s *plan.Step) {
 	begin := 0
 	if n := len(l.steps); n > 0 {
 		begin = l.steps[n-1].End
 	}
 	name := fmt.Sprintf("stream %d", s.Stream)
-	if s.Small {
-		name += ", small requests"
-	}
 	phase, end := len(l.phases), begin+int(s.End())
 	l.steps = append(l.steps, Step{Name: name, Begin: begin, End: end})
 	l.phases = append(l.phases, name)
@@ -77,9 +78,7 @@ func (l *ledger) addStep(s *plan.Step) (heights []int) {
 		}
 		b.freed = b.end
 		l.blocks = append(l.blocks, b)
-		heights = append(heights, int(mem.Bytes(r.At)/mem.Grain))
 	}
-	return heights
 }
 
 // close makes the load, once all blocks are there.

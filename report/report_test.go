@@ -272,7 +272,7 @@ func TestPlanReport(t *testing.T) {
 		t.Fatalf("%d steps, those that came again ask for the same", len(p.Steps))
 	}
 	// Of another stream half as much.
-	half := plan.Step{Stream: 1, Small: true,
+	half := plan.Step{Stream: 1,
 		Requests: p.Steps[0].Requests[:len(p.Steps[0].Requests)/2]}
 	half.Requests = slices.Clone(half.Requests)
 	for i := range half.Requests {
@@ -280,7 +280,7 @@ func TestPlanReport(t *testing.T) {
 			r.Free, r.Done = plan.Never, plan.Never
 		}
 	}
-	p = &plan.Plan{Steps: []plan.Step{p.Steps[0], half.Placed()}}
+	p = &plan.Plan{Steps: []plan.Step{p.Steps[0], half.Kept()}}
 	path := filepath.Join(t.TempDir(), "llama.plan")
 	if err := plan.WriteFile(path, p); err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func TestPlanReport(t *testing.T) {
 	}
 	var hold, load mem.Bytes
 	for i, s := range p.Steps {
-		hold = max(hold, s.Hold)
+		hold = max(hold, s.Placed().Makespan)
 		least := descent.LowerBound(s.Buffers(s.End()))
 		if load = max(load, least); d.Steps[i].Peak != least {
 			t.Errorf("%s: a load of %v, the step's is %v", d.Steps[i].Name, d.Steps[i].Peak, least)

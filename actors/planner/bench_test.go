@@ -39,7 +39,7 @@ func BenchmarkPlanner(b *testing.B) {
 		b.Run(fmt.Sprintf("events=%d", 2*requests), func(b *testing.B) {
 			h := host.NewModel()
 			w := New(Env{Log: zap.NewNop(), Small: mem.KiB, Plan: true, Build: h.Build,
-				Send: func(*Ready) {}, Save: func(*plan.Plan) {}, Go: func(f func()) { f() },
+				Send: func(*Ready) {}, Save: func(*plan.Plan) {},
 				Free: func() (mem.Bytes, error) { return mem.GiB, nil }, Read: func(int64) {}})
 			m := stepOf(requests)
 			b.ReportAllocs()

@@ -28,7 +28,6 @@ type Env struct {
 	Build func([]schedule.Entry) *host.Schedule
 	Send  func(*Ready)                // to the supervisor
 	Save  func(*plan.Plan)            // the latest plan
-	Go    func(func())                // beside the planner, or not
 	Free  func() (mem.Bytes, error)   // memory that the driver has left
 	Warn  func(need, there mem.Bytes) // what the coming step needs will not be there
 	Read  func(int64)                 // a step of that weight is read
@@ -58,7 +57,7 @@ type Planner struct {
 // New makes a planner that has seen no step.
 func New(env Env) *Planner {
 	return &Planner{env: env, reader: step.Reader{Keep: env.Follow != nil},
-		known: map[step.Arena]*kinds{}, saver: saver{save: env.Save, background: env.Go}}
+		known: map[step.Arena]*kinds{}, saver: saver{save: env.Save}}
 }
 
 // Loaded tells the planner what an earlier run has left.

@@ -9,10 +9,9 @@ import (
 // saver keeps the steps that come again for whoever saves a plan, and recalls those of a loaded
 // plan.
 type saver struct {
-	save       func(*plan.Plan)
-	background func(func())
-	loaded     *plan.Plan // of an earlier run; nil: none
-	times      int        // that a plan was kept
+	save   func(*plan.Plan)
+	loaded *plan.Plan // of an earlier run; nil: none
+	times  int        // that a plan was kept
 }
 
 // mostTimes bounds how often a run keeps a plan: a program may go on to have new kinds of steps.
@@ -40,12 +39,10 @@ func (s *saver) keep(known map[step.Arena]*kinds, order []mem.StreamID) {
 		return
 	}
 	s.times++
-	s.background(func() {
-		for i := range x.Steps {
-			x.Steps[i] = x.Steps[i].Placed()
-		}
-		s.save(x)
-	})
+	for i := range x.Steps {
+		x.Steps[i] = x.Steps[i].Kept()
+	}
+	s.save(x)
 }
 
 // recall adds the kinds of steps that an earlier run knew of an arena. Where blocks wait for other
@@ -55,7 +52,7 @@ func (s *saver) recall(h *kinds, now *step.ArenaStep) {
 		return
 	}
 	for _, x := range s.loaded.Steps {
-		if x.Stream == now.Step.Stream && !x.Small && !now.Arena.Small && !x.Late() {
+		if x.Stream == now.Step.Stream && !now.Arena.Small && !x.Late() {
 			h.add(&kind{step: x, loaded: true, saved: true})
 		}
 	}

@@ -120,7 +120,7 @@ func (s *Step) arena(key Arena, o *Observed) *ArenaStep {
 	if i < 0 {
 		i = len(s.Arenas)
 		a := &ArenaStep{Arena: key, Gaps: o.Gaps[key], End: mem.Tick(len(o.Events))}
-		a.Step.Stream, a.Step.Small = slices.Index(o.Order, key.Stream), key.Small
+		a.Step.Stream = slices.Index(o.Order, key.Stream)
 		s.Arenas = append(s.Arenas, a)
 	}
 	return s.Arenas[i]

@@ -52,7 +52,7 @@ func TestRead(t *testing.T) {
 	if len(large.Requests) != 3 || large.Hits != 1 || large.Step.Stream != 1 || large.End != 7 {
 		t.Errorf("large requests: %+v", large)
 	}
-	if len(small.Requests) != 1 || small.Hits != 1 || !small.Step.Small {
+	if len(small.Requests) != 1 || small.Hits != 1 || !small.Arena.Small {
 		t.Errorf("small requests: %+v", small)
 	}
 	if s.Peak != 17*mem.Grain || len(s.Changes) != 7 || s.Changes[4].Kind != schedule.EventLate ||

@@ -154,7 +154,7 @@ func summary(name string, p *plan.Plan, took time.Duration) planResult {
 	r := planResult{versioned: formatVersion, Trace: name, Requests: p.Requests(),
 		Steady: len(p.Steps) > 0, Seconds: took.Seconds()}
 	for i := range p.Steps {
-		r.Hold += p.Steps[i].Hold
+		r.Hold += p.Steps[i].Placed().Makespan
 		r.Load += descent.LowerBound(p.Steps[i].Buffers(p.Steps[i].End()))
 	}
 	if r.Load > 0 {
