@@ -10,8 +10,7 @@ import (
 // that into the books. Then proceed goes on:
 //
 //	phase        asks the driver to                  then, if all was done    or else
-//	grow         make and map new handles            retry                    access, or retry
-//	access       grant access to what was mapped     retry                    ungrow
+//	grow         make and map new handles            retry                    ungrow
 //	ungrow       unmap what cannot be used           retry                    retry
 //	stitch       map handles under a view            grant                    drop, or retry
 //	drop         unmap idle views                    retry, or unmapPlaces    the same
@@ -26,7 +25,6 @@ type phase uint8
 const (
 	phaseNone phase = iota
 	phaseGrow
-	phaseAccess
 	phaseUngrow
 	phaseStitch
 	phaseDrop
@@ -71,7 +69,6 @@ type batch struct {
 	void    int
 	at      unit
 	creates int // of the picks, the last ones are made
-	mapped  int // phaseAccess, phaseUngrow: of the picks
 	view    uint32
 	offset  unit // of the block in the view
 }
@@ -112,10 +109,6 @@ func (e *Engine) commit(done int) phase {
 	switch was {
 	case phaseGrow:
 		e.grown(done)
-	case phaseAccess:
-		if done == e.act.ops {
-			e.addHandles(e.act.mapped)
-		}
 	case phaseUngrow:
 		e.ungrown(done)
 	case phaseStitch:
@@ -139,10 +132,6 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 	a := &e.act
 	switch was {
 	case phaseGrow:
-		if !all {
-			return e.grantMapped(out)
-		}
-	case phaseAccess:
 		if !all {
 			return e.ungrow(out)
 		}

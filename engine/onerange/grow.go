@@ -100,8 +100,8 @@ func (e *Engine) number() uint32 {
 	return uint32(len(e.handles) - 1)
 }
 
-// grown enters what a batch of growth has done: all of it, or what exists now stays
-// unmapped, but for the first ones that are mapped, which grantMapped looks after.
+// grown enters what a batch of growth has done: all of it, or what exists now is unmapped, but for
+// the first ones, which ungrow unmaps.
 func (e *Engine) grown(done int) {
 	a := &e.act
 	old := len(e.picks) - a.creates
@@ -116,46 +116,38 @@ func (e *Engine) grown(done int) {
 		}
 	}
 	if done == a.ops {
-		e.addHandles(len(e.picks))
+		e.addHandles()
 		return
 	}
 	a.createFailed = true
-	a.mapped = min(max(done-a.creates, 0), len(e.picks))
-	e.unmapped = append(e.unmapped, e.picks[a.mapped:min(old+made, len(e.picks))]...)
-	e.picks = e.picks[:a.mapped]
+	mapped := min(max(done-a.creates, 0), len(e.picks))
+	e.unmapped = append(e.unmapped, e.picks[mapped:min(old+made, len(e.picks))]...)
+	e.picks = e.picks[:mapped]
 }
 
-// addHandles gives the first n picks their place and their bytes to the arena.
-func (e *Engine) addHandles(n int) {
+// addHandles gives the picks their place and their bytes to the arena.
+func (e *Engine) addHandles() {
 	a := &e.act
 	c := &e.arenas[a.arena]
 	at := a.at
-	for _, h := range e.picks[:n] {
+	for _, h := range e.picks {
 		x := &e.handles[h]
 		x.arena, x.at = a.arena, at
 		e.setPlace(h, at, x.size)
 		at += x.size
 	}
 	c.hold(at - a.at)
-	e.stats.Maps += uint64(n)
+	e.stats.Maps += uint64(len(e.picks))
 	e.stats.Mapped += int((at - a.at) / pageUnits)
 	e.takeVoid(at)
 	e.idx.Give(a.arena, a.at, at)
 }
 
-// grantMapped goes on after growth that the driver cut short: what it has mapped is made
-// usable; where that is what failed, unmapped.
-func (e *Engine) grantMapped(out []engine.Op) []engine.Op {
-	a := &e.act
-	if a.mapped == 0 {
+// ungrow unmaps what growth has mapped that the driver cut short: it may have no access.
+func (e *Engine) ungrow(out []engine.Op) []engine.Op {
+	if len(e.picks) == 0 {
 		return e.serve(out)
 	}
-	out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(a.at),
-		Size: bytesOf(e.units(e.picks))})
-	return e.await(phaseAccess, out)
-}
-
-func (e *Engine) ungrow(out []engine.Op) []engine.Op {
 	at := e.act.at
 	for _, h := range e.picks {
 		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at),
