@@ -9,7 +9,7 @@ import (
 type EventKind uint8
 
 const (
-	// EvAlloc asks for a block: Req, Asked, Stream, Pool, Planned, Means. Exactly one
+	// EvAlloc asks for a block: Req, Asked, Stream, Pool, Addr, Means. Exactly one
 	// OpGrant or OpRefuse with the same Req answers it.
 	EvAlloc EventKind = iota + 1
 	// EvFree gives the block at Addr back.
@@ -73,27 +73,28 @@ type Event struct {
 	Size   mem.Bytes    // EvLend: handles of that size come first
 	Handle Index        // EvRise
 	Pool   uint64       // EvAlloc, EvTrim, EvCapture: 0 is the default pool, any other private
-	Addr   mem.Addr     // EvFree, EvUseStream
-	Fence  driver.Fence // EvFence: the number an OpFence carried
-	Failed int          // EvFailed: index in the last batch of the op that failed
-	Code   int          // EvFailed: the driver's error code
-	Means  Means        // EvAlloc: what comes before memory is made for it
+	// EvFree, EvUseStream; EvAlloc: where the block is to lie if all of it is free there, 0:
+	// anywhere
+	Addr       mem.Addr
+	Exact      bool         // EvAlloc: the block lies at Addr, or nowhere
+	Persistent bool         // EvAlloc: Stream is never destroyed, so it may lend memory
+	Means      Means        // EvAlloc: what comes before memory is made for it
+	Rollback   bool         // EvTrim: the program has not asked; what was made is taken back
+	Fence      driver.Fence // EvFence: the number an OpFence carried
+	Failed     int          // EvFailed: index in the last batch of the op that failed
+	Code       int          // EvFailed: the driver's error code
+	Around
+}
 
-	// For package order.
-
-	Now        Nanos
-	Capturing  bool // EvAlloc: a stream may be captured: nobody may wait for the device
-	CanWait    bool // EvAlloc: the thread holds nothing that others may need while it waits
-	Persistent bool // EvAlloc: Stream is never destroyed
+// Around is what package order reads of an event, and no policy.
+type Around struct {
+	Now       Nanos
+	Capturing bool // EvAlloc: a stream may be captured: nobody may wait for the device
+	CanWait   bool // EvAlloc: the thread holds nothing that others may need while it waits
 	// EvFree: the program freed the block some time ago, so streams that used it may be gone
 	Deferred bool
 	Idle     bool // EvFree: no stream can have work on the block
 	Passed   bool // EvAnswer
-	// EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
-	Planned mem.Addr
-	Exact   bool // EvAlloc: the block lies at Planned, or nowhere
-	// EvTrim: it takes back what was made for a request that is refused; the program has not asked
-	Rollback bool
 }
 
 // Answers reports whether the event answers a batch that ended with OpResume, as it must if one is

@@ -16,8 +16,7 @@ import (
 type policy interface {
 	Step(engine.Event, []engine.Op) []engine.Op
 	SetLimit(mem.Bytes)
-	SetPersistent(mem.StreamID) // it is never destroyed
-	Keep(mem.Addr)              // the block's free is an event, whoever frees it
+	Keep(mem.Addr) // the block's free is an event, whoever frees it
 	Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID)
 	// Indexed reports whether its blocks are in the host's index, for the fast path.
 	Indexed() bool

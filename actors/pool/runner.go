@@ -183,7 +183,8 @@ func (p *Pool) query(op engine.Op) engine.Event {
 	if op.Delay > 0 {
 		p.Clock.Sleep(time.Duration(op.Delay))
 	}
-	answer := engine.Event{Kind: engine.EvAnswer, Fence: op.Fence, Now: engine.Nanos(p.Clock.Now())}
+	answer := engine.Event{Kind: engine.EvAnswer, Fence: op.Fence}
+	answer.Now = engine.Nanos(p.Clock.Now())
 	x, recorded := p.events[op.Fence]
 	if !recorded { // the driver has refused it just now
 		return answer

@@ -65,9 +65,9 @@ func (p *Pool) serve(m *Request) error {
 	}
 	p.waited = m.last
 	ev := engine.Event{Kind: engine.EvAlloc, Req: m.number, Asked: m.Size,
-		Stream: m.Stream, Pool: m.Private, Planned: m.Planned, Exact: m.Exact,
-		CanWait: !m.CannotWait, Capturing: p.Host.Captures() > 0,
-		Persistent: p.Host.Persistent(m.Stream), Means: p.meansRoom()}
+		Stream: m.Stream, Pool: m.Private, Addr: m.Planned, Exact: m.Exact,
+		Persistent: p.Host.Persistent(m.Stream), Means: p.meansRoom(),
+		Around: engine.Around{CanWait: !m.CannotWait, Capturing: p.Host.Captures() > 0}}
 	answer, err := p.run(ev)
 	for errors.Is(err, driver.ErrOutOfMemory) && p.afterRoom(&ev, err) {
 		answer, err = p.run(ev)
@@ -132,8 +132,8 @@ func (p *Pool) free(m *Free) error {
 		return ErrUnknown
 	}
 	awake := p.unexport(m.Addr)
-	_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.Addr, Deferred: m.Deferred,
-		Idle: p.sleeps(b.Pool) && !awake})
+	_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.Addr,
+		Around: engine.Around{Deferred: m.Deferred, Idle: p.sleeps(b.Pool) && !awake}})
 	if err != nil {
 		return err
 	}

@@ -13,9 +13,6 @@ import (
 // Indexed: its blocks are in no index that a fast path could use.
 func (p *Pool) Indexed() bool { return false }
 
-// SetPersistent changes nothing: no stream borrows from another.
-func (p *Pool) SetPersistent(mem.StreamID) {}
-
 // Keep changes nothing: each free is an event.
 func (p *Pool) Keep(mem.Addr) {}
 

@@ -22,6 +22,7 @@ type device struct {
 	failing  func(call int, op engine.Op) bool
 	calls    int
 	seq      int // order of frees and waits
+	lasting  bool
 
 	handles map[engine.Index][]unitUse
 	mapped  map[mem.Addr]*mapping
@@ -88,6 +89,9 @@ func newDevice(cfg Config) *device {
 // step runs one event to its end and returns the first broken rule.
 func (d *device) step(ev engine.Event) error {
 	d.answers = 0
+	if d.lasting {
+		ev.Persistent = ev.Stream < 2 // stream 2 may be gone
+	}
 	first := ev
 	switch {
 	case ev.Kind == engine.EvCapture:
@@ -319,8 +323,8 @@ func (d *device) grant(op engine.Op, ev engine.Event) error {
 	if op.Req != ev.Req || op.Size < ev.Asked || op.Size%mem.Grain != 0 {
 		return fmt.Errorf("grant %+v for %+v", op, ev)
 	}
-	if ev.Exact && op.Addr != ev.Planned {
-		return fmt.Errorf("grant %+v, not at %x", op, ev.Planned)
+	if ev.Exact && op.Addr != ev.Addr {
+		return fmt.Errorf("grant %+v, not at %x", op, ev.Addr)
 	}
 	d.granted[op.Req] = op
 	for a := op.Addr; d.graphs[ev.Pool] && a < op.Addr+mem.Addr(op.Size); a += mem.Addr(mem.Grain) {

@@ -23,7 +23,7 @@
 //
 // # Plans bind nobody
 //
-// A plan owns nothing. It says where a request is best placed (EvAlloc.Planned), and if all
+// A plan owns nothing. It says where a request is best placed (Event.Addr), and if all
 // bytes are free there the block is put there; else the request is served like any other.
 // Two live blocks cannot share a byte whatever a plan says.
 //

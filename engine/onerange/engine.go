@@ -130,9 +130,8 @@ type heapTable struct {
 	heaps      []heap
 	heapOfKey  map[heapKey]uint32
 	captured   map[uint64]bool // private pools
-	persistent map[mem.StreamID]bool
-	spareHeaps []uint32 // of streams and private pools that are gone
-	maybeEmpty []uint32 // heaps that had, or were to have, memory
+	spareHeaps []uint32        // of streams and private pools that are gone
+	maybeEmpty []uint32        // heaps that had, or were to have, memory
 }
 
 // handleTable holds the physical allocations.
@@ -168,8 +167,7 @@ func New(cfg Config, idx index.Index) *Engine {
 		cfg: cfg, idx: idx,
 		window: addresses{next: 1, limit: pages}, // page 0 stands for none
 		heapTable: heapTable{arenas: make([]arena, firstArena), heaps: make([]heap, 1),
-			heapOfKey: map[heapKey]uint32{}, captured: map[uint64]bool{},
-			persistent: map[mem.StreamID]bool{}},
+			heapOfKey: map[heapKey]uint32{}, captured: map[uint64]bool{}},
 		handleTable: handleTable{handles: make([]handle, 1)},
 		viewTable:   viewTable{views: make([]view, 1)},
 		fenceTable:  fenceTable{kept: map[unit]*kept{}, fenceOf: map[uint64]waiter{}},
@@ -246,8 +244,9 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	return append(out, engine.Op{Kind: engine.OpUnknown})
 }
 
-// heapOf returns the heap of a stream and pool, made on first sight.
-func (e *Engine) heapOf(key heapKey) uint32 {
+// heapOf returns the heap of a request's stream and pool, made on first sight.
+func (e *Engine) heapOf(ev *engine.Event) uint32 {
+	key := heapKey{ev.Stream, ev.Pool}
 	h, known := e.heapOfKey[key]
 	if n := len(e.spareHeaps); !known && n > 0 {
 		h = e.spareHeaps[n-1]
@@ -261,7 +260,7 @@ func (e *Engine) heapOf(key heapKey) uint32 {
 		e.heapOfKey[key] = h
 		e.idx.Assign(h, key.stream, key.pool)
 	}
-	e.heaps[h] = heap{heapKey: key, persistent: e.persistent[key.stream],
+	e.heaps[h] = heap{heapKey: key, persistent: ev.Persistent,
 		captured: key.pool != 0 && e.captured[key.pool]}
 	return h
 }

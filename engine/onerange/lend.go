@@ -19,14 +19,6 @@ import (
 //
 // Only streams that last as long as the program lend, because a fence names its stream.
 
-// SetPersistent says that a stream is never destroyed, before its first request or later.
-func (e *Engine) SetPersistent(id mem.StreamID) {
-	e.persistent[id] = true
-	if h := e.heapOfKey[heapKey{stream: id}]; h != 0 {
-		e.heaps[h].persistent = true
-	}
-}
-
 // lends reports whether an arena may lend handles to the one of the request.
 func (e *Engine) lends(s uint32) bool {
 	h := &e.heaps[heapAt(s)]

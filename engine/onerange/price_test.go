@@ -16,6 +16,8 @@ type builder struct {
 	req  uint64
 	made []mem.Bytes // for the last request, by handle
 	ops  []engine.Op
+
+	persistent bool // the stream of requests
 }
 
 func newBuilder(t *testing.T) *builder {
@@ -27,7 +29,8 @@ func (b *builder) alloc(size mem.Bytes, id mem.StreamID) mem.Addr {
 	b.t.Helper()
 	b.req++
 	b.made = b.made[:0]
-	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Asked: size, Stream: id})
+	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Asked: size, Stream: id,
+		Persistent: b.persistent})
 	if last.Kind != engine.OpGrant {
 		b.t.Fatalf("%v: %+v", size, last)
 	}
@@ -75,8 +78,9 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 	if size := b.made[0]; size != mem.HandleSize {
 		t.Errorf("handles of %v for a stream of 100 MiB", size)
 	}
-	b.eng.SetPersistent(1)
+	b.persistent = true
 	b.alloc(100*mem.MiB, 1)
+	b.persistent = false
 	if size := b.made[0]; size != 64*mem.MiB {
 		t.Errorf("handles of %v for a stream that may lend them", size)
 	}

@@ -36,9 +36,6 @@ func script(d *device, data []byte, checkEvery int) error {
 }
 
 func one(d *device, req uint64, next func() int) error {
-	for id := range mem.StreamID(2) { // stream 2 may be gone
-		d.eng.SetPersistent(id)
-	}
 	switch k := next() % 32; {
 	case k < 14:
 		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: size(next(), next()),
@@ -71,7 +68,7 @@ func one(d *device, req uint64, next func() int) error {
 		case 1:
 			if op, once := d.granted[uint64(next())%req]; once { // perhaps its place is free
 				return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: op.Size,
-					Stream: stream(next()), Pool: uint64(next() % 3), Planned: op.Addr,
+					Stream: stream(next()), Pool: uint64(next() % 3), Addr: op.Addr,
 					Exact: true})
 			}
 		case 2:
@@ -190,6 +187,7 @@ func TestRandom(t *testing.T) {
 				cfg := DefaultConfig()
 				v.cfg(&cfg)
 				d := newDevice(cfg)
+				d.lasting = true
 				d.capacity = unit(v.capacity) * pageUnits
 				if v.faults > 0 {
 					d.failing = func(int, engine.Op) bool { return rng.IntN(v.faults) == 0 }
@@ -211,6 +209,7 @@ func FuzzEngine(f *testing.F) {
 		cfg := DefaultConfig()
 		v.cfg(&cfg)
 		d := newDevice(cfg)
+		d.lasting = true
 		d.capacity = unit(v.capacity) * pageUnits
 		if fail > 0 {
 			d.failing = func(call int, _ engine.Op) bool { return call%int(fail) == 0 }

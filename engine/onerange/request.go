@@ -15,16 +15,16 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.refuse(engine.RefusedSize, out)
 	}
 	a.n = unit(mem.Round(ev.Asked) / mem.Grain)
-	a.heap = e.heapOf(heapKey{ev.Stream, ev.Pool})
+	a.heap = e.heapOf(&ev)
 	a.arena = large(a.heap)
 	if mem.Round(ev.Asked) <= e.cfg.SmallLimit && ev.Pool == 0 { // graphs are many, and small
 		a.arena = small(a.heap)
 	}
-	at, planned := e.place(ev.Planned)
+	at, planned := e.place(ev.Addr)
 	if ev.Exact {
 		return e.allocExact(at, out)
 	}
-	if planned = planned && ev.Planned != 0; planned && e.isFree(a.arena, at, at+a.n) {
+	if planned = planned && ev.Addr != 0; planned && e.isFree(a.arena, at, at+a.n) {
 		e.stats.Hits++
 		return e.grant(at, 0, out)
 	}

@@ -39,7 +39,8 @@ func TestScripts(t *testing.T) {
 			case "device": // a fresh one, with capacity= and limit=
 				cfg := DefaultConfig()
 				cfg.Limit = s.amount(t, d, "limit")
-				s = &scripted{device: newDevice(cfg), names: map[string]uint64{}}
+				s = &scripted{device: newDevice(cfg), names: map[string]uint64{},
+					persistent: map[mem.StreamID]bool{}}
 				s.capacity = unitsOf(s.amount(t, d, "capacity"))
 				return ""
 			case "events":
@@ -63,9 +64,10 @@ func TestScripts(t *testing.T) {
 // scripted is a device that a script names the blocks of.
 type scripted struct {
 	*device
-	names map[string]uint64 // requests
-	last  uint64
-	fails [][]string // kinds of operations, and how many are done before one is refused
+	names      map[string]uint64 // requests
+	last       uint64
+	persistent map[mem.StreamID]bool
+	fails      [][]string // kinds of operations, and how many are done before one is refused
 }
 
 // refuses reports whether the driver refuses an operation, each as often as a script says.
@@ -115,7 +117,7 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 			if err != nil {
 				d.Fatalf(t, "%v", err)
 			}
-			ev.Planned = s.eng.cfg.Base + mem.Addr(at)
+			ev.Addr = s.eng.cfg.Base + mem.Addr(at)
 		case "wait":
 			ev.Means |= engine.MeansWait
 		case "lend":
@@ -129,14 +131,14 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 	switch plain[0] {
 	case "malloc":
 		s.last++
-		ev.Kind = engine.EvAlloc
+		ev.Kind, ev.Persistent = engine.EvAlloc, s.persistent[ev.Stream]
 		ev.Asked, _ = mem.ParseBytes(plain[2])
 		s.names[plain[1]] = ev.Req
 		err = s.step(ev)
 	case "again":
 		s.last++
 		was := s.granted[s.names[plain[1]]]
-		ev.Kind, ev.Asked, ev.Planned, ev.Exact = engine.EvAlloc, was.Size, was.Addr, true
+		ev.Kind, ev.Asked, ev.Addr, ev.Exact = engine.EvAlloc, was.Size, was.Addr, true
 		if err = s.step(ev); s.blocks[ev.Req].Size > 0 {
 			s.names[plain[1]] = ev.Req
 		}
@@ -153,7 +155,7 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 		s.fails = append(s.fails, plain[1:])
 		s.failing = s.refuses
 	case "persistent":
-		s.eng.SetPersistent(ev.Stream)
+		s.persistent[ev.Stream] = true
 	case "step":
 		ev.Kind = engine.EvBoundary
 		err = s.step(ev)

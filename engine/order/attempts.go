@@ -59,7 +59,7 @@ func (e *Engine) next() bool {
 		a.stage = stageFirst
 	case stageFirst:
 		a.began, a.means = e.policy.Reserved(), e.preferences()
-		return e.try(a.means, a.ev.Planned)
+		return e.try(a.means, a.ev.Addr)
 	case stageRepoll:
 		a.stage = stageSecond
 		if asked := a.lenders[a.asked:]; e.fences.atWork(asked) {
@@ -70,7 +70,7 @@ func (e *Engine) next() bool {
 		if e.mayWait() {
 			means |= engine.MeansWait
 		}
-		return e.try(means, a.ev.Planned)
+		return e.try(means, a.ev.Addr)
 	case stageRegions:
 		a.began = e.policy.Reserved()
 		return e.feed(engine.Event{Kind: engine.EvTrim, Pool: engine.Regions})
@@ -93,9 +93,6 @@ func (e *Engine) begun() {
 	case engine.EvAlloc:
 		e.name(a.ev.Stream)
 		e.mark()
-		if a.ev.Persistent {
-			e.policy.SetPersistent(a.ev.Stream)
-		}
 		a.before = e.policy.Reserved()
 		if a.stage = stageFirst; a.last {
 			a.stage = stageLent
@@ -147,9 +144,8 @@ func (e *Engine) mayWait() bool {
 
 // try asks the policy for the block.
 func (e *Engine) try(means engine.Means, planned mem.Addr) bool {
-	ev := engine.Event{Kind: engine.EvAlloc, Req: e.act.ev.Req, Asked: e.act.ev.Asked,
-		Stream: e.act.ev.Stream, Pool: e.act.ev.Pool, Planned: planned, Exact: e.act.ev.Exact,
-		Means: means}
+	ev := e.act.ev
+	ev.Means, ev.Addr = means, planned
 	e.act.asked = len(e.act.lenders)
 	return e.feed(ev)
 }

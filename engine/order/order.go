@@ -13,7 +13,6 @@ type Policy interface {
 	// Step takes an event and appends the operations now due. A batch that waits for the device
 	// begins with OpSync.
 	Step(engine.Event, []engine.Op) []engine.Op
-	SetPersistent(mem.StreamID)
 	Lookup(mem.Addr) (engine.Block, bool)
 	Regions() map[uint64]bool // that have memory
 	Reserved() mem.Bytes

@@ -118,7 +118,8 @@ func (n *naive) malloc(ev engine.Event) error {
 func (n *naive) once() error {
 	n.now += engine.Nanos(n.random.IntN(500)) * microsecond
 	id := mem.StreamID(n.random.IntN(streams))
-	ev := engine.Event{Stream: id, Capturing: n.random.IntN(20) == 0}
+	ev := engine.Event{Stream: id,
+		Around: engine.Around{Capturing: n.random.IntN(20) == 0}}
 	switch k := n.random.IntN(40); {
 	case k < 14:
 		n.last++

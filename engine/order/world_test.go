@@ -176,11 +176,13 @@ func (w *world) query(op engine.Op) engine.Event {
 	w.now += op.Delay
 	x, there := w.events[op.Fence]
 	if !there {
-		return engine.Event{Kind: engine.EvAnswer, Fence: op.Fence, Now: w.now}
+		return engine.Event{Kind: engine.EvAnswer, Fence: op.Fence,
+			Around: engine.Around{Now: w.now}}
 	}
 	passed := w.stream(x.stream).passed >= x.n
 	w.say("%d: %v", x.stream, map[bool]string{true: "passed", false: "not yet"}[passed])
-	return engine.Event{Kind: engine.EvAnswer, Fence: op.Fence, Passed: passed, Now: w.now}
+	return engine.Event{Kind: engine.EvAnswer, Fence: op.Fence,
+		Around: engine.Around{Passed: passed, Now: w.now}}
 }
 
 // told is what was done, runs of the same as one.

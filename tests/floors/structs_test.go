@@ -13,10 +13,9 @@ import (
 // mostFields is how many fields a struct of the core has at most: one that knows more is several.
 const mostFields = 16
 
-// plainStructs have more: counters, options and the engine's messages, which nobody carries about.
+// plainStructs have more: counters and options.
 var plainStructs = map[string]string{
 	"engine.Stats":   "counters",
-	"engine.Event":   "a message: only the fields its kind names are read",
 	"actors.Options": "options",
 	"main.settings":  "options",
 }

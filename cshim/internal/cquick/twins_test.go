@@ -92,7 +92,8 @@ func (t *twins) both(ev engine.Event) (last engine.Op, err error) {
 		last = a[len(a)-1]
 		failed := -1
 		for i, op := range a {
-			if op.Kind < engine.OpResume && t.failing > 0 && t.r.IntN(t.failing) == 0 {
+			if op.Kind < engine.OpResume && op.Kind != engine.OpFence && t.failing > 0 &&
+				t.r.IntN(t.failing) == 0 {
 				failed = i
 				break
 			}
@@ -149,7 +150,7 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	mine := &t.cursorsOf(id)[small]
 	entry := mine.Next(units)
 	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Asked: asked, Stream: id,
-		Planned: t.place(entry)}
+		Addr: t.place(entry)}
 	addr := t.device.Alloc(id, asked)
 	var got engine.Op
 	if addr != 0 {
@@ -157,9 +158,9 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 		got, err = t.single(ev)
 		if err == nil && (got.Kind != engine.OpGrant || got.Addr != addr) {
 			err = fmt.Errorf("C served %v of stream %d at %#x, alone %+v (planned %#x)", asked, id,
-				addr, got, ev.Planned)
+				addr, got, ev.Addr)
 		}
-		if ev.Planned != 0 {
+		if ev.Addr != 0 {
 			t.hits++
 		}
 	} else {
@@ -169,14 +170,14 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 				entry, other, units)
 		}
 		if got, err = t.both(ev); err == nil && got.Kind == engine.OpGrant {
-			t.device.Count(id, small, got.Addr == ev.Planned)
+			t.device.Count(id, small, got.Addr == ev.Addr)
 			t.device.Served(asked)
 		}
 	}
 	if err != nil || got.Kind != engine.OpGrant {
 		return b, err
 	}
-	mine.Count(got.Addr == ev.Planned)
+	mine.Count(got.Addr == ev.Addr)
 	b = block{got.Addr, mem.Round(asked), asked, id}
 	return b, t.apart(b)
 }
