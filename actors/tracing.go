@@ -34,5 +34,4 @@ func (s *supervisor) traced() {
 	s.traceLast.at, s.traceLast.Stats = now, stats
 }
 
-// granted counts the requests that were served.
 func granted(s engine.Stats) uint64 { return s.Hits + s.Fits + s.Stitches }

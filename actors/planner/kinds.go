@@ -54,7 +54,6 @@ func (h *kinds) recognize(now plan.Step) *kind {
 
 func sameSize(a, b plan.Request) bool { return a.Size == b.Size }
 
-// add makes room for a kind.
 func (h *kinds) add(k *kind) {
 	if len(h.all) == mostKinds {
 		h.all = slices.Delete(h.all, 0, 1)
@@ -134,7 +133,6 @@ func (h *kinds) next(k *kind) *kind {
 	return nil
 }
 
-// served is what serves a kind's steps; nil: nothing does.
 func (k *kind) served() *host.Schedule {
 	if k == nil {
 		return nil

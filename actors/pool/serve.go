@@ -46,7 +46,6 @@ type Free struct {
 	Freed    engine.Block // answer
 }
 
-// serve finds a block for a request.
 func (p *Pool) serve(m *Request) error {
 	switch {
 	case p.state == retired:
@@ -108,7 +107,6 @@ func (p *Pool) Capture(private uint64) error {
 	return err
 }
 
-// served answers a request, and logs it.
 func (p *Pool) served(m *Request, grant engine.Op) {
 	if m.Addr = grant.Addr; m.Private != 0 {
 		return
@@ -121,7 +119,6 @@ func (p *Pool) served(m *Request, grant engine.Op) {
 	p.note(kind, m.Addr, grant.Size, m.Stream)
 }
 
-// note logs what happened to a block of a stream.
 func (p *Pool) note(kind schedule.EventKind, at mem.Addr, size mem.Bytes, id mem.StreamID) {
 	p.Host.Note(schedule.EventOf(kind, uint64(at), uint64(size/mem.Grain), p.policy.Ordinal(id)))
 }

@@ -30,7 +30,6 @@ type sleeping struct {
 	backups *backup.Store
 }
 
-// sleeps reports whether a pool sleeps.
 func (p *Pool) sleeps(pool uint64) bool {
 	_, is := p.asleep[pool]
 	return is
@@ -48,7 +47,6 @@ func (p *Pool) kept() mem.Bytes {
 	return n
 }
 
-// handlesOf returns the handles of pools.
 func (p *Pool) handlesOf(is func(pool uint64) bool) (handles []driver.Handle) {
 	for _, i := range p.policy.HandlesOf(is) {
 		if h := p.handles[i]; h != 0 {

@@ -36,7 +36,6 @@ func (p *Pool) observed() *step.Observed {
 	return o
 }
 
-// take returns the log, which begins anew.
 func (p *Pool) take() (events []schedule.Event, lost uint64) {
 	events, lost = p.Host.Take()
 	p.taken += uint64(len(events)) + lost

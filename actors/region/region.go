@@ -30,7 +30,6 @@ const mostNames = 1 << 16
 // ErrUnknown says that a tag is no region's name.
 var ErrUnknown = errors.New("there is no such region")
 
-// numberOf returns the private pool of a name.
 func numberOf(tag string) uint64 {
 	sum := sha256.Sum256([]byte(tag))
 	return engine.FirstRegion | binary.LittleEndian.Uint64(sum[:])>>2
@@ -66,7 +65,6 @@ func Numbers(tags []string) (pools []uint64, err error) {
 	return pools, nil
 }
 
-// someNames tells people the names that are known.
 func someNames() string {
 	const most = 32
 	names := slices.Sorted(maps.Values(named.tags))

@@ -95,7 +95,6 @@ func start(h *C.struct_stalloc_host) error {
 	return nil
 }
 
-// device returns the device, opened on first use.
 func (e *engine) device(ordinal int) (*opened, error) {
 	if d := e.opened[ordinal].Load(); d != nil {
 		return d, d.err

@@ -9,7 +9,6 @@ import (
 	"stalloc/plan"
 )
 
-// save writes a device's latest plan.
 func (e *engine) save(ordinal int, path string) error {
 	d := e.opened[ordinal].Load()
 	if d == nil || d.err != nil || d.Plan() == nil {

@@ -73,7 +73,6 @@ func (s settings) amount(key string, to *mem.Bytes) (share float64) {
 	return share
 }
 
-// number reads a whole number, if it is set.
 func (s settings) number(key string, to *int) {
 	if n, err := strconv.Atoi(s.set[key]); err == nil {
 		*to = n

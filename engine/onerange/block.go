@@ -19,7 +19,6 @@ type kept struct {
 	fences int            // pending: fences still to pass
 }
 
-// keep returns what is kept of a block.
 func (e *Engine) keep(at unit) *kept {
 	k := e.kept[at]
 	if k == nil {
@@ -56,7 +55,6 @@ func (e *Engine) dropBlock(b index.Block) {
 	e.idx.Drop(b.At)
 }
 
-// blockOf returns the block that starts at an address.
 func (e *Engine) blockOf(a mem.Addr) (index.Block, bool) {
 	at, ok := e.place(a)
 	if !ok {

@@ -142,7 +142,6 @@ func (e *Engine) headUsed(v *view) unit {
 	return max(g.Lo-c.at, 0)
 }
 
-// freeHandles returns the units in wholly free handles of an arena.
 func (e *Engine) freeHandles(s uint32) (n unit) {
 	for h := range e.whole(s) {
 		n += e.handles[h].size

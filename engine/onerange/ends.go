@@ -83,5 +83,4 @@ func (e *Engine) pickNew() unit {
 	return e.handles[first.handle].size - first.size
 }
 
-// pagesOf rounds up to whole pages.
 func pagesOf(n unit) unit { return roundUp(n, pageUnits) }

@@ -18,7 +18,6 @@ type waiter struct {
 	at   unit
 }
 
-// record notes another stream of a block.
 func (e *Engine) record(ev engine.Event, out []engine.Op) []engine.Op {
 	b, ok := e.blockOf(ev.Addr)
 	if !ok || b.State == index.Pending {
@@ -100,7 +99,6 @@ func (e *Engine) fence(ev engine.Event, out []engine.Op) []engine.Op {
 	return out
 }
 
-// pass completes one fence of a pending block.
 func (e *Engine) pass(at unit, fence uint64) {
 	delete(e.fenceOf, fence)
 	k := e.kept[at]

@@ -76,7 +76,6 @@ func (e *Engine) grow(v int, lack unit, out []engine.Op) ([]engine.Op, bool) {
 	return e.await(phaseGrow, e.mapPicks(out)), true
 }
 
-// mapPicks maps the picks one after the other from the action's place on.
 func (e *Engine) mapPicks(out []engine.Op) []engine.Op {
 	at := e.act.at
 	for _, h := range e.picks {
@@ -89,7 +88,6 @@ func (e *Engine) mapPicks(out []engine.Op) []engine.Op {
 		Size: bytesOf(at - e.act.at)})
 }
 
-// number returns a number that no handle has.
 func (e *Engine) number() uint32 {
 	if k := len(e.freeIDs); k > 0 {
 		h := e.freeIDs[k-1]
@@ -125,7 +123,6 @@ func (e *Engine) grown(done int) {
 	e.picks = e.picks[:mapped]
 }
 
-// addHandles gives the picks their place and their bytes to the arena.
 func (e *Engine) addHandles() {
 	a := &e.act
 	c := &e.arenas[a.arena]

@@ -89,7 +89,6 @@ func (e *Engine) lendFrom(
 		Fence: driver.Fence(fence)})
 }
 
-// leastLent is the least that is worth a wait.
 func (e *Engine) leastLent(lack unit) unit {
 	return min(lack, max(e.held/unit(e.cfg.HandlePart), 1))
 }
@@ -113,7 +112,6 @@ func (e *Engine) leave() {
 	}
 }
 
-// lendDone says that the work which may have used lent handles is done.
 func (e *Engine) lendDone(fence uint64) {
 	handles := e.fenceOf[fence].lent
 	delete(e.fenceOf, fence)

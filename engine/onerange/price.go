@@ -106,7 +106,6 @@ func (e *Engine) heldBefore(s uint32) unit {
 	return e.arenas[s].most - e.arenas[s].held
 }
 
-// growPart returns the parts of a handle that a heap grows by.
 func (e *Engine) growPart(heap uint32) unit {
 	if e.heaps[heap].pool >= engine.FirstRegion {
 		return 1
@@ -129,7 +128,6 @@ func growth(lack, size, part, before, most unit) unit {
 
 func roundUp(n, step unit) unit { return (n + step - 1) / step * step }
 
-// powerOf2 returns the largest power of two that is not above n.
 func powerOf2(n unit) unit {
 	if n <= 0 {
 		return 0
@@ -137,7 +135,6 @@ func powerOf2(n unit) unit {
 	return 1 << (bits.Len64(uint64(n)) - 1)
 }
 
-// mainArena returns the arena of the largest load.
 func (e *Engine) mainArena() uint32 {
 	main, peak := uint32(0), unit(0)
 	for s := range e.allArenas() {

@@ -9,7 +9,6 @@ func (e *Engine) donor(s uint32) bool {
 	return s != e.act.arena && e.heaps[heapAt(s)].reclaimable() && e.idx.Room(s).Free >= pageUnits
 }
 
-// reclaimable reports whether memory of a heap may serve others.
 func (h *heap) reclaimable() bool { return h.pool == 0 || h.released }
 
 // capture notes that a graph may remember the addresses of a private pool: behind each stays the
@@ -23,7 +22,6 @@ func (e *Engine) capture(pool uint64) {
 	}
 }
 
-// trimmedBy reports whether a trim of a pool means a heap.
 func (h *heap) trimmedBy(pool uint64) bool {
 	return h.pool == pool || h.released && (pool == 0 || pool == engine.Released) ||
 		h.isUncaptured() && pool == engine.Regions
@@ -50,7 +48,6 @@ func (e *Engine) wait(out []engine.Op) ([]engine.Op, bool) {
 	return e.await(phaseWait, e.sync(out)), true
 }
 
-// sync appends a wait for the device.
 func (e *Engine) sync(out []engine.Op) []engine.Op {
 	e.stats.Syncs++
 	return append(out, engine.Op{Kind: engine.OpSync})

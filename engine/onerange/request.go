@@ -6,7 +6,6 @@ import (
 	"stalloc/internal/without"
 )
 
-// alloc begins to serve a request.
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	e.act = action{request: request{asked: true, req: ev.Req, size: ev.Asked, means: ev.Means,
 		reason: engine.RefusedDevice}}
@@ -99,7 +98,6 @@ func (e *Engine) serve(out []engine.Op) []engine.Op {
 	}
 }
 
-// grant hands out the block at a place, or in a view.
 func (e *Engine) grant(at unit, view uint32, out []engine.Op) []engine.Op {
 	a := &e.act
 	e.addBlock(a.arena, at, a.n, view, a.size)
@@ -114,7 +112,6 @@ func (e *Engine) grantView(out []engine.Op) []engine.Op {
 	return e.grant(e.views[x].at+e.act.offset, x, out)
 }
 
-// refuse answers the request with a reason.
 func (e *Engine) refuse(why engine.Reason, out []engine.Op) []engine.Op {
 	e.stats.Refused++
 	if h := e.act.heap; h != 0 && e.empty(h) { // it was made for this request

@@ -51,7 +51,6 @@ func (e *Engine) pickFree(n unit) bool {
 	return n <= 0
 }
 
-// units returns what handles have together.
 func (e *Engine) units(handles []uint32) (n unit) {
 	for _, h := range handles {
 		n += e.handles[h].size

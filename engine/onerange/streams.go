@@ -40,7 +40,6 @@ func (e *Engine) Regions() map[uint64]bool {
 	return all
 }
 
-// arenaOf returns the arena of a stream for large or for small requests.
 func (e *Engine) arenaOf(id mem.StreamID, ofSmall bool) uint32 {
 	h := e.heapOfKey[heapKey{stream: id}]
 	if ofSmall {

@@ -16,7 +16,6 @@ func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
 	return e.giveBack(out)
 }
 
-// giveBack begins a trim, or that part of a request.
 func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 	pool, idle := e.act.pool, false
 	delete(e.captured, pool)
@@ -48,7 +47,6 @@ func (e *Engine) trimmed(s uint32) bool {
 	return s != 0 && e.act.synced && h.trimmedBy(e.act.pool)
 }
 
-// dropIdle unmaps the idle views of a trim.
 func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for x := 1; x < len(e.views); x++ {
@@ -102,7 +100,6 @@ func (e *Engine) dropped(done int) {
 	}
 }
 
-// unmapIdle makes the wholly free handles of a trim unmapped.
 func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for s := range e.allArenas() {
@@ -138,7 +135,6 @@ func (e *Engine) keepRest() {
 	e.picks = e.picks[:n]
 }
 
-// release returns the handles that are mapped nowhere.
 func (e *Engine) release(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for _, list := range [][]uint32{e.unmapped, e.resting} {
@@ -172,7 +168,6 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 	return out
 }
 
-// empty reports whether a heap holds nothing.
 func (e *Engine) empty(h uint32) bool {
 	for s := large(h); s <= small(h); s++ {
 		if e.arenas[s].held > 0 || e.idx.Room(s).Load > 0 || e.hasView(s) {

@@ -20,7 +20,6 @@ type view struct {
 	unmapFailed bool   // it could not be unmapped, and serves nobody
 }
 
-// room returns how large a view can become.
 func (v *view) room() unit { return pageUnits << v.class }
 
 // parts calls do with what the n units of a block from at on are in its arena: the handles
@@ -38,7 +37,6 @@ func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {
 	}
 }
 
-// newView numbers a view that maps nothing yet.
 func (e *Engine) newView(v view) uint32 {
 	if n := len(e.spareViews); n > 0 {
 		x := e.spareViews[n-1]

@@ -75,12 +75,10 @@ func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
 	return e.bestVoid(s, n)
 }
 
-// below returns the size of the gap that ends at a place.
 func (e *Engine) below(s uint32, at unit) unit {
 	return e.idx.Gap(s, at-1).Size()
 }
 
-// above returns the size of the gap that begins at a place.
 func (e *Engine) above(s uint32, at unit) unit {
 	return e.idx.Gap(s, at).Size() // what ends there is the void
 }

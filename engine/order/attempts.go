@@ -105,7 +105,6 @@ func (e *Engine) begun() {
 	}
 }
 
-// event hands the policy an event that is no request.
 func (e *Engine) event() bool {
 	switch e.act.ev.Kind {
 	case engine.EvPoll:
@@ -142,7 +141,6 @@ func (e *Engine) mayWait() bool {
 		e.rule.mayWait(&a.wait, a.now, oldest, len(a.lenders) > 0)
 }
 
-// try asks the policy for the block.
 func (e *Engine) try(means engine.Means, planned mem.Addr) bool {
 	ev := e.act.ev
 	ev.Means, ev.Addr = means, planned
@@ -157,7 +155,6 @@ func (e *Engine) feed(ev engine.Event) bool {
 	return e.translate()
 }
 
-// proceed takes the runner's answer to a batch of the policy.
 func (e *Engine) proceed(ev engine.Event) {
 	a := &e.act
 	if a.syncing {
@@ -291,7 +288,6 @@ func (e *Engine) full() {
 	}
 }
 
-// comeAgain answers a request that waits.
 func (e *Engine) comeAgain(why engine.Reason) {
 	a := &e.act
 	e.waits[a.ev.Req] = a.request

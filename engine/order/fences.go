@@ -86,7 +86,6 @@ func (f *fences) unrecord(number driver.Fence) {
 	}
 }
 
-// drop forgets the kth event of a queue.
 func (f *fences) drop(i, k int) {
 	q := &f.queues[i]
 	if q.events = slices.Delete(q.events, k, k+1); len(q.events) == 0 {

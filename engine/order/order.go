@@ -184,7 +184,6 @@ func (e *Engine) begin(ev engine.Event) {
 // all polls every event until the oldest of each stream has not passed.
 const all = math.MaxInt
 
-// poll begins to ask about so many events at most.
 func (e *Engine) poll(most int) {
 	over := e.fences.passed
 	e.fences.passed = nil
@@ -210,7 +209,6 @@ func (e *Engine) query() bool {
 	return true
 }
 
-// answered takes the answer to a query.
 func (e *Engine) answered(ev engine.Event) {
 	e.act.now = ev.Now
 	gone, over := e.fences.answer(ev.Fence, ev.Passed, ev.Code != 0)

@@ -69,7 +69,6 @@ type wait struct {
 	oldest engine.Nanos
 }
 
-// marks reports whether a mark is due.
 func (r *rule) marks(now engine.Nanos) bool {
 	return now-r.marked >= max(leastMark, r.lag/(4*reserveShare))
 }
@@ -113,7 +112,6 @@ func (r *rule) waited(w *wait, now engine.Nanos, forced bool) {
 	}
 }
 
-// endStep begins a step.
 func (r *rule) endStep(now engine.Nanos) {
 	r.took, r.began = now-r.began, now
 	over := r.vain - r.took/wastedShare

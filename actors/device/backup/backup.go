@@ -63,7 +63,6 @@ func (x *Copy) Kept() mem.Bytes {
 	return x.size
 }
 
-// piece returns the ith piece of the memory.
 func (x *Copy) piece(i int) []byte {
 	at := mem.Bytes(i) * pieceSize
 	return x.memory[at:min(at+pieceSize, mem.Bytes(len(x.memory)))]
