@@ -152,8 +152,8 @@ enum answer answer_of(void *at, int device, int region)
 		      why);
 		return IS_AWAKE;
 	}
-	CHECK(strstr(why, "out of memory") || night.fails, "a request on device %d, region %d: %s", device, region,
-	      why);
+	CHECK(strstr(why, "out of memory") || night.fails, "a request on device %d, region %d: %s",
+	      device, region, why);
 	return IS_FULL;
 }
 
@@ -223,7 +223,8 @@ void stays_look(void)
 /* Destroys a stream that still has blocks; blocks used on it have to be freed before. */
 void lane_renew(void)
 {
-	int device = (int)below((uint64_t)life.devices), lane = LASTING + (int)below(LANES - LASTING);
+	int device = (int)below((uint64_t)life.devices);
+	int lane = LASTING + (int)below(LANES - LASTING);
 	for (int i = 0; i < STAYS; i++)
 		if (night.stays[i].p.at && night.stays[i].p.device == device &&
 		    night.stays[i].used_on == lane + 1)
