@@ -31,8 +31,7 @@ const (
 	EvCapture
 	// EvLend makes streams lend Asked bytes of wholly free handles. A lent handle rests once the
 	// fence after its stream's work has completed. So handles lent at earlier events rest now, and
-	// only what is missing is lent in addition: first handles that rested before, then those of
-	// Size bytes. Nothing waits.
+	// only what is missing is lent in addition. Nothing waits.
 	EvLend
 	// EvRise says that Handle, which rests, has memory again.
 	EvRise
@@ -70,7 +69,6 @@ type Event struct {
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
 	Asked  mem.Bytes    // EvAlloc, EvLend: bytes asked for; EvTrim: as much is enough, 0: all
 	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
-	Size   mem.Bytes    // EvLend: handles of that size come first
 	Handle Index        // EvRise
 	Pool   uint64       // EvAlloc, EvTrim, EvCapture: 0 is the default pool, any other private
 	// EvFree, EvUseStream; EvAlloc: where the block is to lie if all of it is free there, 0:

@@ -28,7 +28,7 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 		} else if limit > 0 {
 			room = min(n, max(limit-p.reserved(), 0))
 		}
-		gave := room < n && p.lend(n-room, m.Piece())
+		gave := room < n && p.lend(n-room)
 		start := time.Now()
 		var got mem.Bytes
 		var err error
@@ -59,15 +59,14 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 	}
 }
 
-// lend makes n bytes of idle memory rest, or all there is, preferably in handles of the size. Each
-// handle rests once its stream has done what is queued now, at this call or a later one. lend
-// reports whether some rests now.
-func (p *Pool) lend(n, size mem.Bytes) bool {
+// lend makes n bytes of idle memory rest, or all there is. Each handle rests once its stream has
+// done what is queued now, at this call or a later one. lend reports whether some rests now.
+func (p *Pool) lend(n mem.Bytes) bool {
 	if p.state >= broken || !p.policy.Indexed() || p.Host.Captures() > 0 {
 		return false
 	}
 	held := p.reserved()
-	if _, err := p.run(engine.Event{Kind: engine.EvLend, Asked: n, Size: size}); err != nil {
+	if _, err := p.run(engine.Event{Kind: engine.EvLend, Asked: n}); err != nil {
 		p.sayAway("idle memory does not make way for a region", err)
 	}
 	p.rise()

@@ -172,7 +172,7 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err
 	failed = errors.Join(failed, p.trimRegions())
 	p.Settle()
 	for err = try(); errors.Is(err, driver.ErrOutOfMemory) && p.makeRoom(lack, nil); {
-		p.lend(lack, 0) // what has risen
+		p.lend(lack) // what has risen
 		p.dropSpare()
 		err = try()
 	}

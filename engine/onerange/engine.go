@@ -102,7 +102,6 @@ type handle struct {
 	aliases int32  // views that map it
 	epoch   uint64 // == Engine.epoch: already picked
 	rests   bool   // its memory may be another's: it has no place, but former ones
-	rested  bool   // it did, or does
 }
 
 // Engine is the state. Its zero value is not usable; see New.

@@ -153,28 +153,24 @@ func (e *Engine) restore(x uint32) bool {
 }
 
 // lendOut makes streams lend handles to the device: each rests once its fence has passed. It keeps
-// the place it left and the views that map it, so rise gives it back without a driver call.
+// the place it left and the views that map it, so rise gives it back without a driver call. A plan
+// packs blocks from the low end, so the highest places are needed at the peak alone, when regions
+// have left: then what rests is in no planned block's way.
 func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 	want := unitsOf(ev.Asked)
 	for _, h := range e.unmapped {
 		if want > 0 {
 			want -= e.handles[h].size
-			e.handles[h].rests, e.handles[h].rested = true, true
+			e.handles[h].rests = true
 			e.resting = append(e.resting, h)
 			out = append(out, engine.Op{Kind: engine.OpRest, Handle: engine.Index(h)})
 		}
 	}
 	e.unmapped = slices.DeleteFunc(e.unmapped, func(h uint32) bool { return e.handles[h].rests })
 	want -= e.lentPending
-	for _, may := range []func(h uint32) bool{
-		func(h uint32) bool { return e.handles[h].rested }, // so that steps repeat
-		func(h uint32) bool { return bytesOf(e.handles[h].size) == ev.Size },
-		func(h uint32) bool { return true },
-	} {
-		for s := range e.allArenas() {
-			if want > 0 && e.lends(s) {
-				want, out = e.lendFrom(s, want, may, out)
-			}
+	for s := range e.allArenas() {
+		if want > 0 && e.lends(s) {
+			want, out = e.lendFrom(s, want, func(uint32) bool { return true }, out)
 		}
 	}
 	return out

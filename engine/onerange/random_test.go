@@ -75,7 +75,7 @@ func one(d *device, req uint64, next func() int) error {
 			if n := len(d.resting); n > 0 && next()%2 == 0 {
 				return d.rise(next() % n)
 			}
-			return d.step(engine.Event{Kind: engine.EvLend, Size: mem.Bytes(next()%4) * mem.MiB,
+			return d.step(engine.Event{Kind: engine.EvLend,
 				Asked: mem.Bytes(next()%32) * mem.MiB})
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block

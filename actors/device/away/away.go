@@ -134,16 +134,6 @@ func (r *Region) Clean() bool { return slices.ContainsFunc(r.parts, (*part).clea
 // clean reports whether it can leave, and its mirror has its contents.
 func (p *part) clean() bool { return p.saved && !p.away && !p.leaves }
 
-// Piece returns the size of a handle that is away, 0: none is.
-func (r *Region) Piece() mem.Bytes {
-	for _, p := range r.parts {
-		if p.away {
-			return p.size
-		}
-	}
-	return 0
-}
-
 // recount sums up what the parts have.
 func (r *Region) recount() {
 	r.all, r.away, r.leaving = 0, 0, 0
