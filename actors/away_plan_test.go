@@ -2,7 +2,9 @@ package actors
 
 import (
 	"testing"
+	"time"
 
+	"stalloc/actors/pool"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 )
@@ -14,10 +16,18 @@ type decoder struct {
 	requests uint64
 }
 
-func newDecoder(t *testing.T, delay int) *decoder {
+func newDecoder(t *testing.T, capacity mem.Bytes, delay int) *decoder {
 	t.Helper()
-	gpu := sim.New(sim.Config{Capacity: 4 * mem.GiB, FenceDelay: delay})
-	k := &decoder{awayKit: newAwayKitOn(t, gpu, gpu, 256*mem.MiB)}
+	gpu := sim.New(sim.Config{Capacity: capacity, FenceDelay: delay})
+	over := make(chan struct{})
+	clock := Clock{Sleep: func(d time.Duration) {
+		if d > pool.PollInterval { // the mover's thread: the test prefetches
+			<-over
+		}
+	}}
+	opts := Options{Inline: true, Clock: clock}
+	k := &decoder{awayKit: newAwayKitWith(t, gpu, gpu, 256*mem.MiB, opts)}
+	t.Cleanup(func() { close(over) })
 	k.PersistentStream(0)
 	for range 8 {
 		k.ask(128 * mem.MiB) // weights
@@ -52,6 +62,11 @@ func (k *decoder) step() {
 				k.release(k.request(128 * mem.MiB))
 			}
 			k.release(again, saved[n])
+			if batch == 1 && n < 5 {
+				if err := k.Prefetch(k.region); err != nil {
+					k.t.Fatal(err)
+				}
+			}
 		}
 		k.release(logits)
 	}
@@ -67,23 +82,25 @@ func (k *decoder) step() {
 // though handles rest and rise in it, and nothing is mapped.
 func TestLendingStepsArePlanned(t *testing.T) {
 	for _, delay := range []int{0, 3} {
-		k := newDecoder(t, delay)
-		for n := range 10 {
-			before := k.Stats()
-			k.requests = 0
-			k.step()
-			s := k.Stats()
-			if s.Backup < 384*mem.MiB {
-				t.Errorf("step %d: the host has %v", n, s.Backup)
-			}
-			if n < 5 {
-				continue
-			}
-			if hits := s.Hits - before.Hits; hits != k.requests {
-				t.Errorf("step %d: %d of %d requests are planned", n, hits, k.requests)
-			}
-			if maps := s.Engine.Maps - before.Engine.Maps; maps > 0 {
-				t.Errorf("step %d: %d handles are mapped", n, maps)
+		for _, spare := range []mem.Bytes{-100 * mem.MiB, 0} {
+			k := newDecoder(t, 4*mem.GiB+spare, delay)
+			for n := range 10 {
+				before := k.Stats()
+				k.requests = 0
+				k.step()
+				s := k.Stats()
+				if s.Backup < 384*mem.MiB {
+					t.Errorf("step %d: the host has %v", n, s.Backup)
+				}
+				if n < 5 {
+					continue
+				}
+				if hits := s.Hits - before.Hits; hits != k.requests {
+					t.Errorf("step %d: %d of %d requests are planned", n, hits, k.requests)
+				}
+				if maps := s.Engine.Maps - before.Engine.Maps; maps > 0 {
+					t.Errorf("step %d: %d handles are mapped", n, maps)
+				}
 			}
 		}
 	}

@@ -34,7 +34,14 @@ func newAwayKitOn(
 	t *testing.T, gpu *sim.Device, dev device.Device, unit mem.Bytes,
 ) *awayKit {
 	t.Helper()
-	l, err := OpenLocal(dev, Options{Inline: true})
+	return newAwayKitWith(t, gpu, dev, unit, Options{Inline: true})
+}
+
+func newAwayKitWith(
+	t *testing.T, gpu *sim.Device, dev device.Device, unit mem.Bytes, opts Options,
+) *awayKit {
+	t.Helper()
+	l, err := OpenLocal(dev, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
