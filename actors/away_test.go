@@ -131,7 +131,7 @@ func TestStatesLend(t *testing.T) {
 		for range 7 {
 			live = append(live, k.ask(128*mem.MiB))
 		}
-		if s := k.Stats(); s.Asleep < 384*mem.MiB || s.Backup < s.Asleep {
+		if s := k.Stats(); s.Asleep < 384*mem.MiB || s.Backup < s.Asleep || s.Lent != s.Asleep {
 			t.Errorf("step %d: %v are away, the host has %v", step, s.Asleep, s.Backup)
 		}
 		k.release(live...)
@@ -197,14 +197,17 @@ func TestPausedWhileClosed(t *testing.T) {
 	if err := k.Pause(pools, true); err != nil {
 		t.Fatal(err)
 	}
-	if used := k.gpu.Used(); used > 0 {
-		t.Errorf("%v of what sleeps are held", used)
+	if s := k.Stats(); s.Reserved > 0 || s.Lent > 0 {
+		t.Errorf("%v of what sleeps are held, %v lent", s.Reserved, s.Lent)
 	}
 	if err := k.BeginAwake(k.region, 0); !errors.Is(err, ErrAsleep) {
 		t.Errorf("a region that sleeps is opened: %v", err)
 	}
 	if err := k.Resume(pools); err != nil {
 		t.Fatal(err)
+	}
+	if s := k.Stats(); s.Lent != s.Asleep || s.Lent == 0 {
+		t.Errorf("%v are lent of %v that are away", s.Lent, s.Asleep)
 	}
 	k.use()
 	if used := k.gpu.Used(); used < 512*mem.MiB {

@@ -224,6 +224,7 @@ struct stalloc_stats {
 	uint64_t native_peak_reserved, native_steps, native_ooms;
 	uint64_t asleep, backup; /* paused or lent memory, and the host memory kept for it */
 	uint64_t waits, wait_ns; /* requests that waited for other streams to avoid new memory */
+	uint64_t lent;		 /* of asleep, what no pause has released */
 };
 
 /* Copies min(size, sizeof(struct stalloc_stats)) bytes. */

@@ -20,6 +20,16 @@ func (p *Pool) mirrored() (n mem.Bytes) {
 	return n
 }
 
+// lent returns what is away of closed regions that no pause has put to sleep.
+func (p *Pool) lent() (n mem.Bytes) {
+	for region, m := range p.moved {
+		if _, out, _ := m.Size(); !p.sleeps(region) {
+			n += out
+		}
+	}
+	return n
+}
+
 // forgetMoved frees the mirrors of regions that have no device memory any more.
 func (p *Pool) forgetMoved() {
 	if len(p.moved)+len(p.dropped) == 0 {

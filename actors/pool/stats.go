@@ -22,9 +22,9 @@ type Stats struct {
 	// fences that the driver refused, and that memory still waits for
 	Late  int
 	Waits order.Waits
-	// given back to the driver for a while, and kept of it on the host
-	Asleep, Backup mem.Bytes
-	Engine         engine.Stats
+	// given back to the driver for a while, kept of it on the host, and of it, what regions lend
+	Asleep, Backup, Lent mem.Bytes
+	Engine               engine.Stats
 }
 
 // Stats returns the current counts.
@@ -32,7 +32,7 @@ func (p *Pool) Stats() Stats {
 	s := p.policy.Stats()
 	return Stats{
 		Reserved: p.held(), PeakReserved: p.peak,
-		Asleep: p.dev.Asleep(), Backup: p.kept() + p.mirrored(),
+		Asleep: p.dev.Asleep(), Backup: p.kept() + p.mirrored(), Lent: p.lent(),
 		Load: s.Load - p.freedSince, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.Retries.Load(), Engine: s,
 		Late: p.order.Missing(), Waits: p.order.Waits(),

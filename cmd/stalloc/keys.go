@@ -193,10 +193,11 @@ var keysOf = []struct {
 			"what PyTorch's own allocator would have reserved at most, in which it would be at full speed, estimated; 0: it cannot be told"},
 		{"native_steps", "the steps that this is an estimate of, from the first on"},
 		{"native_ooms", "1: its device would have been full after them"},
-		{"asleep", "memory that pause() gave back"},
+		{"asleep", "memory that pause() gave back, or that regions lend"},
 		{"backup", "what the host keeps of it"},
 		{"waits", "requests that waited for other streams rather than have memory made"},
 		{"wait_ns", "nanoseconds that they took"},
+		{"lent", "of asleep, what no pause() gave back"},
 	}},
 }
 

@@ -46,7 +46,7 @@ func TestTop(t *testing.T) {
 	out, _, status = run(t, "top", "--pid", pid, "--format", "csv")
 	if head, _, _ := strings.Cut(out, "\n"); status != 0 ||
 		!strings.HasPrefix(head, "version,pid,rank,command,device,at,") ||
-		!strings.HasSuffix(head, ",wait_ns") {
+		!strings.HasSuffix(head, ",wait_ns,lent") {
 		t.Errorf("exit %d\n%s", status, out)
 	}
 }

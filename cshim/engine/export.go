@@ -213,6 +213,7 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_stats, resetPeak C
 			native_steps:         C.uint64_t(s.Native.Steps),
 			asleep:               C.uint64_t(s.Asleep), backup: C.uint64_t(s.Backup),
 			waits: C.uint64_t(s.Waits.Waits), wait_ns: C.uint64_t(s.Waits.Time),
+			lent: C.uint64_t(s.Lent),
 		}
 		if s.Native.OutOfMemory {
 			out.native_ooms = 1

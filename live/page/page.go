@@ -59,6 +59,7 @@ type Stats struct {
 	Backup             uint64 `json:"backup"`
 	Waits              uint64 `json:"waits"`
 	WaitNS             uint64 `json:"wait_ns"`
+	Lent               uint64 `json:"lent"`
 }
 
 // Sample are a device's counters at a moment; At is zero where there is none.

@@ -39,7 +39,8 @@ class _Graphs:
 
     def look(self, torch: ModuleType, library: _library.Library, allowed: bool) -> int:
         """Refuses graphs while memory sleeps, unless all pauses allowed them. Returns the bytes."""
-        asleep = sum(library.stats(device).asleep for device in _devices(torch))
+        each = [library.stats(device) for device in _devices(torch)]
+        asleep = sum(stats.asleep - stats.lent for stats in each)
         self.refused = asleep > 0 and (self.refused or not allowed)
         return asleep
 

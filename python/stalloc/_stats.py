@@ -16,7 +16,7 @@ class Stats:
     would have reserved for the same requests on this device, simulated for the first
     ``native_steps`` steps, 0 if unknown; ``native_ooms`` is 1 if the device would have been full.
     ``asleep`` is what is away of tensors: what pause() released, and what offload() and awake()
-    have lent. ``backup`` is the host memory that is kept for it.
+    have lent (``lent``). ``backup`` is the host memory that is kept for it.
     ``waits`` counts the requests that waited for other streams (``wait_ns`` in all) to avoid new
     memory; the device had work meanwhile.
 
@@ -54,6 +54,7 @@ class Stats:
     backup: int = 0
     waits: int = 0
     wait_ns: int = 0
+    lent: int = 0
 
     @property
     def fragmentation(self) -> float:

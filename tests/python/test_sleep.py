@@ -104,6 +104,21 @@ def test_graphs_are_refused_while_something_sleeps(torch):
     stalloc.resume()
 
 
+def test_graphs_are_replayed_while_regions_lend(torch, stub):
+    """What is lent was not paused, and is away before a pause and behind a resume."""
+    import stalloc
+
+    graph = torch.cuda.CUDAGraph()
+    stub.set(lent=400)
+    assert stalloc.pause() == 600
+    with pytest.raises(StallocError, match="graphs=True"):
+        graph.replay()
+    stalloc.resume("weights")
+    stub.set(asleep=400)
+    stalloc.resume("more")
+    assert graph.replay() == "replayed"
+
+
 def test_graphs_are_refused_where_a_pause_fails_late(torch, stub):
     import stalloc
 
