@@ -54,11 +54,13 @@ static void rare(void)
 		shots_play();
 }
 
-/* A request, or what becomes of a block. */
+/* A request, or what becomes of a block. The first of a device is to find out what it can do. */
 static void stay_play(bool uses)
 {
 	struct stay *s = &night.stays[below(STAYS)];
-	night.fails = chance(3) && call_fails();
+	bool known = true;
+	for (int d = 0; d < life.devices; d++) known = known && night.w->served[d] > 0;
+	night.fails = known && chance(3) && call_fails();
 	if (!s->p.at)
 		stay_get(s);
 	else if (uses)
