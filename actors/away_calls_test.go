@@ -62,6 +62,24 @@ func (k *awayKit) half(changed bool) {
 	}
 }
 
+// TestEndThatFailsIsAnEnd: the driver refuses the event behind the last use; the next use ends as
+// any other.
+func TestEndThatFailsIsAnEnd(t *testing.T) {
+	gpu := sim.New(sim.Config{Capacity: mem.GiB})
+	fault := devicetest.NewFault(gpu, 1)
+	k := newAwayKitOn(t, gpu, fault, 128*mem.MiB)
+	k.use()
+	fault.Set(devicetest.Rule{Kind: devicetest.CallRecord, Code: 2})
+	if err := k.EndAwake(k.region, 0, pool.Closing{Changed: true}); err == nil {
+		t.Fatal("it ended without an event")
+	}
+	fault.Set()
+	k.use()
+	k.end(true)
+	k.closed()
+	k.use()
+}
+
 // TestComesBackFromABrokenPool: a bug of ours does not lose states that are away.
 func TestComesBackFromABrokenPool(t *testing.T) {
 	gpu := sim.New(sim.Config{Capacity: mem.GiB})

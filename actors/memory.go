@@ -109,7 +109,7 @@ func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 // EndAwake says that no work given to streams from now on uses a region until BeginAwake; work on
 // stream was the last that did. The program must not touch its memory meanwhile: as much of it as
 // others are short of lies on the host. changed: the work has changed its contents; else what the
-// host has of them is still right.
+// host has of them is still right. With an error it has ended, too, but can still be used.
 func (d *Device) EndAwake(region uint64, stream mem.StreamID, how pool.Closing) error {
 	logged := uint64(0)
 	err := d.onPool(func(p *pool.Pool) error {

@@ -170,8 +170,9 @@ STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
  * prefetch starts to bring back as much as fits. Host memory is pinned and kept. A region that was
  * never ended is in use. Uses nest: each begin needs an end. Each function returns STALLOC_OK or an
  * error such as STALLOC_ERR_MEMORY, and then nothing is lost: the region is in use, or not, as
- * before. While a private pool is being allocated to, begin is refused if something is away, still
- * being copied back, or used by earlier work, and end leaves the region in use. */
+ * before; an end that fails is one all the same. While a private pool is being allocated to, begin
+ * is refused if something is away, still being copied back, or used by earlier work, and end leaves
+ * the region in use. */
 enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2 };
 STALLOC_API int stalloc_begin_awake(int device, const char *tag, void *stream);
 STALLOC_API int stalloc_end_awake(int device, const char *tag, void *stream, int how);

@@ -167,6 +167,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	start := time.Now()
 	handles := p.handlesOf(func(pool uint64) bool { return pool == region })
 	if err := m.Close(stream, handles, how.Changed); err != nil {
+		m.uses = 0 // who does not try again would keep it in use for ever
 		return err
 	}
 	m.uses, m.before, m.wanted = 0, m.wanted, 0
