@@ -22,23 +22,7 @@
 // can hold, from the index that the engine uses, too, without a message: as far as the budget goes
 // that the pool has set when it left the device's lock (package host).
 //
-// # One request followed all the way
-//
-// C could not serve it. Device.Serve makes its stream known and asks the stream's actor, if it has
-// a schedule, where the request is planned, and the pool actor for the block. That has the lock
-// while it feeds the engine an event and performs the operations that come back, driver calls
-// included, until one grants the block. What was served is logged.
-//
-// # Life of a plan
-//
-//	logged ──► read ──► compared with earlier steps ──► placed ──► served ──► withdrawn or replaced
-//	 host      step             planner                 planner    stream
-//
-// Where a step asked for what an earlier one did, request for request, the planner places the
-// requests of the next around what stays. The schedule begins to serve at the next boundary: the
-// host exchanges a pointer. It owns no memory, so nothing is prepared for it and nothing is lost
-// with it. It serves while the requests are the expected ones: after the first that is not, the
-// step is the range's alone. What does not serve is withdrawn.
+// A request is followed all the way, and an observed step, in DESIGN.md.
 //
 // # Who sends what to whom
 //

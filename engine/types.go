@@ -52,7 +52,6 @@ type Stats struct {
 
 	Creates  uint64 // driver calls asked for, per handle
 	Maps     uint64
-	Unmaps   uint64
 	Releases uint64
 	Syncs    uint64
 	Evicted  uint64 // idle views unmapped

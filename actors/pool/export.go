@@ -9,10 +9,7 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Export lets other processes map the handles of the live block that contains addr, and tells where
-// addr lies in them. Until the block is freed they do not sleep, and until its handles have gone
-// back to the driver their file descriptors stay open. Who maps them has to see to it that the
-// block lives as long.
+// Export: see actors.Device.Export.
 func (p *Pool) Export(addr mem.Addr) (offset mem.Bytes, handles []sleeper.Exported, err error) {
 	b, err := p.Find(addr)
 	if err != nil {
@@ -34,8 +31,7 @@ func (p *Pool) Export(addr mem.Addr) (offset mem.Bytes, handles []sleeper.Export
 	return mem.Bytes(addr - at), handles, nil
 }
 
-// Import maps what Export of another process returned, and returns where: a range of this device
-// alone, which lives as long as it is mapped, whatever becomes of the exporter.
+// Import: see actors.Device.Import.
 func (p *Pool) Import(handles []sleeper.Exported) (at mem.Addr, err error) {
 	return p.dev.Import(handles)
 }

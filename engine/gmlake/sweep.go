@@ -103,7 +103,6 @@ func (p *Pool) drop(out []engine.Op) []engine.Op {
 func (p *Pool) collected(i int) {
 	s := p.strays[i]
 	p.strays = slices.Delete(p.strays, i, i+1)
-	p.stats.Unmaps += uint64(s.mapped)
 	p.space.put(s.page, uint32(s.pages))
 }
 
@@ -128,7 +127,6 @@ func (p *Pool) dropped(done int) {
 	for _, si := range p.victims[:min(done, len(p.victims))] {
 		n := len(p.stitches[si].chunks)
 		p.stats.Mapped -= n
-		p.stats.Unmaps += uint64(n)
 		p.dropStitch(si)
 	}
 }
@@ -191,7 +189,6 @@ func (p *Pool) gone(done int) {
 		}
 		n := len(g.chunks)
 		p.stats.Mapped -= n
-		p.stats.Unmaps += uint64(n)
 		p.stats.Views--
 		p.space.put(g.page, uint32(n))
 		g.first = none

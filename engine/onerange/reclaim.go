@@ -102,7 +102,6 @@ func (e *Engine) placesUnmapped(done int) {
 			e.maybeEmpty = append(e.maybeEmpty, heapAt(x.arena))
 		}
 		e.addVoid(x.arena, x.at, x.at+x.size)
-		e.stats.Unmaps++
 		e.stats.Mapped -= int(x.size / pageUnits)
 		x.arena, x.at = 0, 0
 		e.unmapped = append(e.unmapped, h)

@@ -56,11 +56,8 @@ func (e *Engine) allocExact(at unit, out []engine.Op) []engine.Op {
 	return e.refuse(engine.RefusedPlace, out)
 }
 
-// serve tries one way after the other, and comes here again after a batch that has changed what
-// there is: the smallest gap; handles that were lent and are free again; free handles under a view,
-// with as many new ones as lack; new handles, whatever is free; after a wait for the device the
-// idle handles of other arenas and blocks that wait for fences; all that is free is given back and
-// made anew; and a small request goes where the large ones are.
+// serve tries one way after the other (package documentation), and comes here again after a batch
+// that has changed what there is. A small request goes where the large ones are in the end.
 func (e *Engine) serve(out []engine.Op) []engine.Op {
 	a := &e.act
 	for {

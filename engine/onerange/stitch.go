@@ -161,7 +161,6 @@ func (e *Engine) stitched(done int) {
 	k := len(e.swaps)
 	for i, s := range e.swaps {
 		if i < done {
-			e.stats.Unmaps++
 			if k+i < done {
 				e.handles[v.handles[s.pos]].aliases--
 				e.handles[s.handle].aliases++

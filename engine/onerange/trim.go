@@ -92,7 +92,6 @@ func (e *Engine) dropped(done int) {
 			}
 			done--
 			v.holes = append(v.holes, i)
-			e.stats.Unmaps++
 		}
 		if !v.unmapFailed {
 			e.dropView(x)
