@@ -194,50 +194,6 @@ func (k OpKind) String() string {
 // the table from it to driver.Handle. Numbers of released handles are reused.
 type Index uint32
 
-// Reason says why a request was refused.
-type Reason uint8
-
-const (
-	// RefusedSize: the size is negative, or larger than half the address window or
-	// than all that can be held.
-	RefusedSize Reason = iota + 1
-	// RefusedLimit: Config.Limit forbids the handles that are missing.
-	RefusedLimit
-	// RefusedDevice: the driver gave no more memory, or another error.
-	RefusedDevice
-	// RefusedWindow: the address window is used up.
-	RefusedWindow
-	// RefusedPending: see Means.
-	RefusedPending
-	// RefusedPlace: the place of an Exact request is not free, or not mapped.
-	RefusedPlace
-)
-
-var reasonNames = [...]string{
-	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window",
-	RefusedPending: "pending", RefusedPlace: "place",
-}
-
-// NoMemory reports whether a request was refused because there is no room for it: the device is
-// full, a limit is reached, or the block is larger than either. code is the driver's last, or 0.
-func (r Reason) NoMemory(code int) bool {
-	switch r {
-	case RefusedSize, RefusedLimit, RefusedWindow:
-		return true
-	case RefusedDevice:
-		return code == 0 || code == driver.CodeOutOfMemory
-	}
-	return false
-}
-
-// String names the reason in one word.
-func (r Reason) String() string {
-	if int(r) < len(reasonNames) && reasonNames[r] != "" {
-		return reasonNames[r]
-	}
-	return "none"
-}
-
 // Op is one output of Step. The ops of a batch are to be done in order.
 type Op struct {
 	Kind   OpKind

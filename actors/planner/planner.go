@@ -6,8 +6,8 @@
 //	             step     kinds.go                        place.go
 //
 // A step that asked for what an earlier one did, request for request, is placed around what stays.
-// Its schedule serves from the next boundary on, while the requests are the expected ones: after the
-// first that is not, the step is the range's alone. What does not serve is withdrawn.
+// Its schedule serves from the next boundary on, while the requests are the expected ones: after
+// the first that is not, the step is the range's alone. What does not serve is withdrawn.
 package planner
 
 import (

@@ -20,6 +20,9 @@ import (
 // ErrUnknown says that an address is no live block of the pool.
 var ErrUnknown = errors.New("not a live block")
 
+// RefusedError says why the engine could not serve a request.
+type RefusedError = engine.RefusedError
+
 // runner performs the operations of the engine on the device.
 type runner struct {
 	policy  policy
