@@ -9,28 +9,15 @@ import (
 
 // Search decides whether an instance fits below a capacity.
 type Search struct {
-	in       *dsa.Instance
-	pieces   [][]dsa.Piece // by box
-	overlaps [][]overlap   // by box: those that live with it
-	sections [][]int32     // by tick: the boxes that live in it
-	// boxes never lie in each other's windows: that there is no solution is proved
-	whole bool
+	in *dsa.Instance
+	shape
+	placement
+	effort
 
 	capacity int64
 	order    Order
-	features [numFeatures][]int64
 	rank     []int64 // by box: its place in the order of its part
-	nodes    int64   // that may still be looked at
-	looked   int64   // ticks and boxes, in the last placement
-	work     *dsa.Work
 
-	at    []int64 // by box; unplaced: -1
-	least []int64 // by box: the lowest offset above all that is placed
-	floor []int64 // by tick: what is placed ends there
-	rest  []int64 // by tick: the sum of what is not placed
-	cuts  []int32 // by tick: how many unplaced boxes live in it and in the next
-
-	trail   []change
 	stamp   []int32 // by tick: the last node that saw it affected
 	node    int32
 	touched []int32
@@ -38,6 +25,33 @@ type Search struct {
 	pool    []int32 // the lists of the nodes on the way down
 	table   []failure
 	try     int32
+}
+
+// shape is what is known of the instance.
+type shape struct {
+	pieces   [][]dsa.Piece // by box
+	overlaps [][]overlap   // by box: those that live with it
+	sections [][]int32     // by tick: the boxes that live in it
+	features [numFeatures][]int64
+	// boxes never lie in each other's windows: that there is no solution is proved
+	whole bool
+}
+
+// placement is what is placed, and what follows from it.
+type placement struct {
+	at    []int64 // by box; unplaced: -1
+	least []int64 // by box: the lowest offset above all that is placed
+	floor []int64 // by tick: what is placed ends there
+	rest  []int64 // by tick: the sum of what is not placed
+	cuts  []int32 // by tick: how many unplaced boxes live in it and in the next
+	trail []change
+}
+
+// effort is what the search may still do.
+type effort struct {
+	nodes  int64 // that may still be looked at
+	looked int64 // ticks and boxes, in the last placement
+	work   *dsa.Work
 }
 
 // overlap is a box that must lie so much above another, if it lies above it.
@@ -73,12 +87,13 @@ const (
 // New prepares a search. It takes memory for every pair of boxes that live together.
 func New(in *dsa.Instance) *Search {
 	n := len(in.IDs)
-	s := &Search{in: in, whole: true, pieces: make([][]dsa.Piece, n),
-		overlaps: make([][]overlap, n), sections: make([][]int32, in.Ticks),
-		at: make([]int64, n), least: make([]int64, n), rank: make([]int64, n), floor: make([]int64,
-			in.Ticks), rest: make([]int64, in.Ticks),
-		table: make([]failure, failures), cuts: make([]int32, in.Ticks), stamp: make([]int32,
-			in.Ticks)}
+	s := &Search{in: in, rank: make([]int64, n), table: make([]failure, failures),
+		stamp: make([]int32, in.Ticks),
+		shape: shape{whole: true, pieces: make([][]dsa.Piece, n),
+			overlaps: make([][]overlap, n), sections: make([][]int32, in.Ticks)},
+		placement: placement{at: make([]int64, n), least: make([]int64, n),
+			floor: make([]int64, in.Ticks), rest: make([]int64, in.Ticks),
+			cuts: make([]int32, in.Ticks)}}
 	for i := range n {
 		s.pieces[i] = slices.Clone(in.Of(int32(i), nil))
 		for _, p := range s.pieces[i] {
