@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"slices"
 
 	"stalloc/actors/step"
@@ -20,8 +21,8 @@ func place(a *step.ArenaStep, base mem.Addr) []schedule.Entry {
 	if a.Arena.Small { // those cost no memory worth a plan: each goes where it lay
 		return whereTheyLay(a, base)
 	}
-	if offsets, fits := solve(a); fits {
-		return entries(a, offsets, base)
+	if list := solve(a, base); list != nil {
+		return list
 	}
 	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
 	// block goes where it lay, but for those that had a view. Not if other streams' work decides
@@ -38,21 +39,7 @@ func placeLoaded(s plan.Step, now *step.ArenaStep, base mem.Addr) []schedule.Ent
 	if len(now.Gaps) == 0 {
 		return nil
 	}
-	a := &step.ArenaStep{Arena: now.Arena, Step: s, Gaps: now.Gaps, End: s.End()}
-	if offsets, fits := solve(a); fits {
-		return entries(a, offsets, base)
-	}
-	return nil
-}
-
-// entries are the requests at their offsets from the first gap.
-func entries(a *step.ArenaStep, offsets []mem.Offset, base mem.Addr) []schedule.Entry {
-	origin := mem.Offset(a.Gaps[0].Addr - base)
-	list := make([]schedule.Entry, len(a.Requests))
-	for i, r := range a.Requests {
-		list[i] = entry(r.Size, origin+offsets[i])
-	}
-	return list
+	return solve(&step.ArenaStep{Arena: now.Arena, Step: s, Gaps: now.Gaps, End: s.End()}, base)
 }
 
 // whereTheyLay are the requests at the offsets that they had, where they lie in a gap.
@@ -74,12 +61,7 @@ func entry(size mem.Bytes, at mem.Offset) schedule.Entry {
 // within reports whether all of a block is in one of the gaps, which are in order.
 func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
 	i, found := slices.BinarySearchFunc(gaps, at, func(g engine.Range, at mem.Addr) int {
-		if g.Addr < at {
-			return -1
-		} else if g.Addr > at {
-			return 1
-		}
-		return 0
+		return cmp.Compare(g.Addr, at)
 	})
 	if !found {
 		i--
@@ -87,9 +69,8 @@ func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
 	return i >= 0 && at+mem.Addr(size) <= gaps[i].Addr+mem.Addr(gaps[i].Size)
 }
 
-// solve places the requests in the gaps, from the first one's beginning on, and reports whether
-// they fit there.
-func solve(a *step.ArenaStep) ([]mem.Offset, bool) {
+// solve places the requests in the gaps, from the first one's beginning on; nil: they do not fit.
+func solve(a *step.ArenaStep, base mem.Addr) []schedule.Entry {
 	var fixed []descent.Fixed
 	first, last := a.Gaps[0], a.Gaps[len(a.Gaps)-1]
 	for i, g := range a.Gaps[1:] {
@@ -102,5 +83,12 @@ func solve(a *step.ArenaStep) ([]mem.Offset, bool) {
 	}
 	goal := mem.Bytes(last.Addr-first.Addr) + last.Size
 	x := descent.Around(a.Buffers(a.End), fixed, goal)
-	return x.Offsets, x.Makespan <= goal
+	if x.Makespan > goal {
+		return nil
+	}
+	list := make([]schedule.Entry, len(a.Requests))
+	for i, r := range a.Requests {
+		list[i] = entry(r.Size, mem.Offset(first.Addr-base)+x.Offsets[i])
+	}
+	return list
 }
