@@ -10,36 +10,50 @@
 #include "amount.h"
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, IGNORED, LEVEL, POOL, PLAN, PORT, ROUTE, SHARE,
-	    HANDLE_PART, HANDLE_MOST, GROW_PART, SMALL_LIMIT };
+/* SHARE is an amount or a share of the device's memory, POWER one that is a power of two. */
+enum kind { CHOICE, NUMBER, AMOUNT, SHARE, POWER, TEXT, IGNORED };
 
-static const struct {
+#define WORDS(words) CHOICE, words, 0, 0
+#define FLAG WORDS("on or off")
+#define PATH TEXT, "a path of at most 511 bytes", 0, 0
+#define AMOUNTS "80GiB or 80G (2^30 bytes each), 80GB (10^9) or a whole number of bytes"
+#define MIB ((uint64_t)1 << 20)
+
+static const struct key {
 	const char *name;
 	enum kind kind;
+	const char *expected; /* of a CHOICE: the words */
+	uint64_t least, most; /* of numbers and bytes */
 } keys[] = {
-	{"plan", PLAN},
-	{"log", LEVEL},
-	{"engine", TEXT},
-	{"driver", TEXT},
-	{"window", WINDOW},
-	{"limit", LIMIT},
-	{"cache", IGNORED},
+	{"plan", WORDS("on, off or always")},
+	{"log", WORDS("debug, info, warn or error")},
+	{"engine", PATH},
+	{"driver", PATH},
+	{"window", AMOUNT,
+	 "an amount of addresses of at least 1GiB and at most 4TiB, such as " AMOUNTS, MIB << 10,
+	 MIB << 22},
+	{"limit", SHARE,
+	 "an amount of memory of at least 2MiB, such as " AMOUNTS
+	 ", or a share of the device's such as 90%, at least 0.1%",
+	 2 * MIB, UINT64_MAX},
+	{"cache", IGNORED, "anything: it is ignored", 0, 0},
 	{"stitch", FLAG},
-	{"pool", POOL},
-	{"fraglimit", AMOUNT},
+	{"pool", WORDS("range or gmlake")},
+	{"fraglimit", AMOUNT, "an amount of memory such as " AMOUNTS, 1, UINT64_MAX},
 	{"page", FLAG},
-	{"metrics", PORT},
-	{"trace", TEXT},
+	{"metrics", NUMBER, "a port, from 1 to 65535", 1, 65535},
+	{"trace", PATH},
 	{"native", FLAG},
-	{"oom_report", TEXT},
-	{"share", SHARE},
+	{"oom_report", PATH},
+	{"share", WORDS("fd, fabric or off")},
 	{"wait", FLAG},
-	{"route", ROUTE}, /* of the Python package */
+	{"route", WORDS("adapter, pluggable or auto")}, /* of the Python package */
 	/* Memory against driver time: `stalloc tune` finds values for a program. */
-	{"handle_part", HANDLE_PART},
-	{"handle_most", HANDLE_MOST},
-	{"grow_part", GROW_PART},
-	{"small_limit", SMALL_LIMIT},
+	{"handle_part", NUMBER, "a whole number from 16 to 8192", 16, 8192},
+	{"handle_most", POWER, "an amount of memory that is a power of two, from 2MiB to 1GiB",
+	 2 * MIB, MIB << 10},
+	{"grow_part", NUMBER, "a whole number from 1 to 64", 1, 64},
+	{"small_limit", AMOUNT, "an amount of memory from 512 bytes to 1MiB", 512, MIB},
 };
 enum { KEYS = sizeof keys / sizeof *keys, MOST = 2047, LONGEST = 511 };
 
@@ -54,68 +68,31 @@ static struct settings all;
 static char text[MOST + 1]; /* the settings, for the engine */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-#define AMOUNTS "80GiB or 80G (2^30 bytes each), 80GB (10^9) or a whole number of bytes"
-static const char *const expected[] = {
-	[FLAG] = "on or off",
-	[AMOUNT] = "an amount of memory such as " AMOUNTS,
-	[LIMIT] = "an amount of memory of at least 2MiB, such as " AMOUNTS
-		  ", or a share of the device's such as 90%, at least 0.1%",
-	[WINDOW] = "an amount of addresses of at least 1GiB and at most 4TiB, such as " AMOUNTS,
-	[TEXT] = "a path of at most 511 bytes",
-	[IGNORED] = "anything: it is ignored",
-	[LEVEL] = "debug, info, warn or error",
-	[POOL] = "range or gmlake",
-	[PLAN] = "on, off or always",
-	[PORT] = "a port, from 1 to 65535",
-	[ROUTE] = "adapter, pluggable or auto",
-	[SHARE] = "fd, fabric or off",
-	[HANDLE_PART] = "a whole number from 16 to 8192",
-	[HANDLE_MOST] = "an amount of memory that is a power of two, from 2MiB to 1GiB",
-	[GROW_PART] = "a whole number from 1 to 64",
-	[SMALL_LIMIT] = "an amount of memory from 512 bytes to 1MiB",
-};
-
-static bool between(const char *value, long least, long most) {
-	return *value && strspn(value, "0123456789") == strlen(value) && strlen(value) < 6 &&
-	       atol(value) >= least && atol(value) <= most;
+/* Whether a value is one of the words of a text such as "on, off or always". */
+static bool is_one_of(const char *words, const char *value) {
+	const size_t n = strlen(value);
+	if (!n || strpbrk(value, " ,") || !strcmp(value, "or")) return false;
+	for (const char *at = words; (at = strstr(at, value)); at++)
+		if ((at == words || at[-1] == ' ') && strchr(", ", at[n])) return true;
+	return false;
 }
 
-static bool fits(enum kind kind, const char *value) {
-	struct stalloc_amount a;
-	switch (kind) {
-	case FLAG: return !strcmp(value, "on") || !strcmp(value, "off");
-	case PLAN: return fits(FLAG, value) || !strcmp(value, "always");
-	case POOL: return !strcmp(value, "range") || !strcmp(value, "gmlake");
-	case ROUTE:
-		return !strcmp(value, "auto") || !strcmp(value, "adapter") ||
-		       !strcmp(value, "pluggable");
-	case SHARE:
-		return !strcmp(value, "fd") || !strcmp(value, "fabric") || !strcmp(value, "off");
-	case LEVEL:
-		return !strcmp(value, "debug") || !strcmp(value, "info") ||
-		       !strcmp(value, "warn") || !strcmp(value, "error");
-	case PORT: return between(value, 1, (1 << 16) - 1);
-	case HANDLE_PART: return between(value, 16, 8192);
-	case GROW_PART: return between(value, 1, 64);
-	case AMOUNT: return stalloc_read_amount(value, &a) && a.bytes > 0;
+static bool fits(const struct key *k, const char *value) {
+	struct stalloc_amount a = {0};
+	if (k->kind == CHOICE) return is_one_of(k->expected, value);
+	if (k->kind == TEXT || k->kind == IGNORED) return *value != '\0';
+	if (k->kind == NUMBER && strspn(value, "0123456789") == strlen(value) && strlen(value) < 6)
+		a.bytes = (uint64_t)atol(value);
+	else if (k->kind == NUMBER || !stalloc_read_amount(value, &a))
+		return false;
 	/* With a share that rounds to 0 no request could be served. */
-	case LIMIT:
-		return stalloc_read_amount(value, &a) && (a.share >= 0.001 || a.bytes >= 2 << 20);
-	case HANDLE_MOST:
-		return stalloc_read_amount(value, &a) && a.bytes >= 2 << 20 && a.bytes <= 1 << 30 &&
-		       !(a.bytes & (a.bytes - 1));
-	case SMALL_LIMIT:
-		return stalloc_read_amount(value, &a) && a.bytes >= 512 && a.bytes <= 1 << 20;
-	case WINDOW:
-		return stalloc_read_amount(value, &a) && a.bytes >= 1 << 30 &&
-		       a.bytes <= (uint64_t)4 << 40;
-	default: return *value != '\0';
-	}
+	if (k->kind == SHARE && a.share > 0) return a.share >= 0.001;
+	return a.bytes >= k->least && a.bytes <= k->most &&
+	       (k->kind != POWER || !(a.bytes & (a.bytes - 1)));
 }
 
-static void complain(struct settings *s, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-static void complain(struct settings *s, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void complain(struct settings *s, const char *format,
+							    ...) {
 	size_t used = strlen(s->problem), room = sizeof s->problem - used;
 	va_list args;
 	int n = snprintf(s->problem + used, room, used ? "; " : "STALLOC_CONF: ");
@@ -164,8 +141,8 @@ static void set(struct settings *s, char *pair) {
 	}
 	for (int i = 0; i < KEYS; i++) {
 		if (strcmp(key, keys[i].name) != 0) continue;
-		if (!expand(value, given) || !fits(keys[i].kind, value))
-			complain(s, "%s:%.200s: expected %s", key, given, expected[keys[i].kind]);
+		if (!expand(value, given) || !fits(&keys[i], value))
+			complain(s, "%s:%.200s: expected %s", key, given, keys[i].expected);
 		else if (s->value[i][0])
 			complain(s, "%s is set twice, to %.200s and to %.200s: leave one", key,
 				 s->value[i], value);
