@@ -4,10 +4,8 @@
 /* The engine for a call about a region of one device; NULL: the result says what to return. */
 static const struct stalloc_engine *for_region(int device, const char *tag, int *result) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	*result = STALLOC_OK;
-	if (device < 0 || device >= STALLOC_MAX_DEVICES)
-		*result = stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
-	else if (!tag)
+	*result = stalloc_check_device(device, 0);
+	if (*result == STALLOC_OK && !tag)
 		*result = stalloc_fail(STALLOC_ERR_ARGUMENT, "no region is named");
 	if (*result != STALLOC_OK) return NULL;
 	const char *problem = stalloc_engine_problem(device);
@@ -18,18 +16,13 @@ static const struct stalloc_engine *for_region(int device, const char *tag, int 
 	return e;					    /* none: nothing was allocated yet */
 }
 
-static int told(int result, const char *what, const char *tag, const char *err) {
-	if (result == STALLOC_OK) return result;
-	return stalloc_fail(result, "the region \"%s\" cannot be %s: %s", tag, what, err);
-}
-
 int stalloc_begin_awake(int device, const char *tag, void *stream) {
 	char err[1024] = "";
 	int result;
 	const struct stalloc_engine *e = for_region(device, tag, &result);
 	if (!e) return result;
 	result = e->begin_awake(device, tag, (uintptr_t)stream, err, sizeof err);
-	return told(result, "used", tag, err);
+	return stalloc_fail(result, "the region \"%s\" cannot be used: %s", tag, err);
 }
 
 int stalloc_end_awake(int device, const char *tag, void *stream, int how) {
@@ -42,7 +35,7 @@ int stalloc_end_awake(int device, const char *tag, void *stream, int how) {
 	const struct stalloc_engine *e = for_region(device, tag, &result);
 	if (!e) return result;
 	result = e->end_awake(device, tag, (uintptr_t)stream, how, err, sizeof err);
-	return told(result, "lent", tag, err);
+	return stalloc_fail(result, "the region \"%s\" cannot be lent: %s", tag, err);
 }
 
 int stalloc_prefetch(int device, const char *tag) {
@@ -50,5 +43,6 @@ int stalloc_prefetch(int device, const char *tag) {
 	int result;
 	const struct stalloc_engine *e = for_region(device, tag, &result);
 	if (!e) return result;
-	return told(e->prefetch(device, tag, err, sizeof err), "fetched", tag, err);
+	result = e->prefetch(device, tag, err, sizeof err);
+	return stalloc_fail(result, "the region \"%s\" cannot be fetched: %s", tag, err);
 }

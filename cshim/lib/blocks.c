@@ -2,7 +2,7 @@
 #include "deferred.h"
 
 static bool known(int device) {
-	return *stalloc_alive && device >= 0 && device < STALLOC_MAX_DEVICES;
+	return *stalloc_alive && stalloc_is_device(device);
 }
 
 static struct stalloc_block block_of(const struct stalloc_device *d, const struct index_block *b) {

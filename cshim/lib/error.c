@@ -24,6 +24,7 @@ const char *stalloc_last_error(void) { return last_error ? last_error : ""; }
 
 int stalloc_fail(int code, const char *format, ...) {
 	va_list args;
+	if (code == STALLOC_OK) return code;
 	if (!last_error && (last_error = malloc(ERROR_SIZE))) {
 		pthread_once(&error_once, make_error_key);
 		pthread_setspecific(error_key, last_error);
@@ -33,4 +34,10 @@ int stalloc_fail(int code, const char *format, ...) {
 	vsnprintf(last_error, ERROR_SIZE, format, args);
 	va_end(args);
 	return code;
+}
+
+int stalloc_check_device(int device, int least) {
+	return stalloc_fail(device == least || stalloc_is_device(device) ? STALLOC_OK
+									 : STALLOC_ERR_ARGUMENT,
+			    "there is no device %d", device);
 }

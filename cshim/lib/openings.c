@@ -90,12 +90,10 @@ bool stalloc_end_failed_captures(void) {
 	return any;
 }
 
-static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
-
 void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
 	static _Atomic bool logged;
 	const struct std_function *f = filter;
-	if (!stalloc_ready() || !known(device)) return;
+	if (!stalloc_ready() || !stalloc_is_device(device)) return;
 	stalloc_end_failed_captures();
 	/* Freeing released pools waits for the device, so do it now, before a capture begins. */
 	HOLD_POOLS_LOCK;
@@ -129,7 +127,7 @@ static void set_purpose(struct opening *o, enum purpose purpose, void *stream) {
 }
 
 void stalloc_pool_purpose(int device, uint64_t id0, uint64_t id1, void *stream, int graph) {
-	if (!*stalloc_alive || !known(device)) return;
+	if (!*stalloc_alive || !stalloc_is_device(device)) return;
 	HOLD_POOLS_LOCK;
 	for (int i = count - 1; i >= 0; i--) {
 		struct opening *o = &open[i];

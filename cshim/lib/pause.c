@@ -3,13 +3,11 @@
 
 /* Checks the arguments of pause and resume. */
 static int check_arguments(int device, const char *const *tags, size_t n) {
-	if (device < -1 || device >= STALLOC_MAX_DEVICES)
-		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	for (size_t i = 0; i < n; i++)
 		if (!tags || !tags[i])
 			return stalloc_fail(STALLOC_ERR_ARGUMENT, "tag %zu of %zu is none", i + 1,
 					    n);
-	return STALLOC_OK;
+	return stalloc_check_device(device, -1);
 }
 
 /* Why the engine does not serve a device, or (-1) any device; NULL: it does. */
@@ -42,7 +40,6 @@ int stalloc_pause(int device, const char *const *tags, size_t n, int backup) {
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) /* frees may be waiting */
 		if (device < 0 || i == device) stalloc_drain_now(&stalloc_devices[i]);
 	result = e->pause(device, tags, n, backup == STALLOC_BACKUP_HOST, err, sizeof err);
-	if (result == STALLOC_OK) return result;
 	return stalloc_fail(result, "the memory cannot be paused: %s", err);
 }
 
@@ -56,6 +53,5 @@ int stalloc_resume(int device, const char *const *tags, size_t n) {
 	if (problem) return cannot_sleep(problem);
 	if (!e) return STALLOC_OK; /* nothing was allocated yet */
 	result = e->resume(device, tags, n, err, sizeof err);
-	if (result == STALLOC_OK) return result;
 	return stalloc_fail(result, "the memory cannot be resumed: %s", err);
 }

@@ -9,8 +9,6 @@ static struct stalloc_flight *flights; /* requests of private pools in flight */
 static _Atomic bool unsettled[STALLOC_MAX_DEVICES]; /* a pool was released during a capture */
 pthread_mutex_t stalloc_pools_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
-
 /* The engine's number of a pool. 0 is the default pool, and numbers from 2^63 on are regions. Ids
  * larger than PyTorch's are hashed into a range that no other pools use. */
 uint64_t stalloc_pool_key(uint64_t id0, uint64_t id1) {
@@ -78,7 +76,7 @@ void stalloc_settle_pools(void) {
 }
 
 void stalloc_retain_pool(int device, uint64_t id0, uint64_t id1) {
-	if (!stalloc_ready() || !known(device)) return;
+	if (!stalloc_ready() || !stalloc_is_device(device)) return;
 	HOLD_POOLS_LOCK;
 	stalloc_pool_use(device, id0, id1);
 }
@@ -91,24 +89,24 @@ int stalloc_pool_uses(int device, uint64_t id0, uint64_t id1) {
 }
 
 int stalloc_captures(int device) {
-	return known(device) ? (int)atomic_load(&stalloc_devices[device].captures) : 0;
+	return stalloc_is_device(device) ? (int)atomic_load(&stalloc_devices[device].captures) : 0;
 }
 
 int stalloc_serves_pools(int device) {
 	const char *policy = stalloc_conf("pool");
-	return stalloc_ready() && known(device) && !(policy && !strcmp(policy, "gmlake")) &&
-	       stalloc_engine(device) != NULL;
+	bool gmlake = policy && !strcmp(policy, "gmlake");
+	return stalloc_ready() && stalloc_is_device(device) && !gmlake && stalloc_engine(device);
 }
 
 void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
-	if (!*stalloc_alive || !known(device)) return;
+	if (!*stalloc_alive || !stalloc_is_device(device)) return;
 	HOLD_POOLS_LOCK;
 	stalloc_pool_end_use(stalloc_pool_find(device, id0, id1));
 }
 
 void stalloc_empty_pool(int device, uint64_t id0, uint64_t id1) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!*stalloc_alive || !e || !known(device)) return;
+	if (!*stalloc_alive || !e || !stalloc_is_device(device)) return;
 	e->trim(device, stalloc_pool_uses(device, id0, id1) ? STALLOC_REGIONS : STALLOC_RELEASED);
 	stalloc_drain_now(&stalloc_devices[device]);
 }
@@ -122,7 +120,7 @@ void stalloc_pool_captured(int device, uint64_t pool) {
 }
 
 void stalloc_capture_pool(int device, uint64_t id0, uint64_t id1) {
-	if (*stalloc_alive && known(device))
+	if (*stalloc_alive && stalloc_is_device(device))
 		stalloc_pool_captured(device, stalloc_pool_key(id0, id1));
 }
 

@@ -46,8 +46,13 @@ void stalloc_free_at(struct stalloc_device *d, uint64_t addr);
  * True if there were any. */
 bool stalloc_drain_now(struct stalloc_device *d);
 
-/* error.c: sets the thread's last error and returns code. */
+/* error.c: sets the thread's last error, unless code is STALLOC_OK, and returns code. */
 int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Fails for a device that there cannot be; least: -1 where all devices can be meant, or 0. */
+int stalloc_check_device(int device, int least);
+static inline bool stalloc_is_device(int device) {
+	return device >= 0 && device < STALLOC_MAX_DEVICES;
+}
 
 /* log.c: the process's rank, from its launcher's environment variables; negative: none. */
 long stalloc_rank(void);

@@ -6,8 +6,6 @@
 #include "deferred.h"
 #include "page.h"
 
-static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
-
 /* After a step, a trim or a close, on one device or on all: performs the deferred frees and updates
  * the shared page. */
 static void drain_and_publish(int device, bool last) {
@@ -24,8 +22,7 @@ int stalloc_step(int device) {
 	static _Atomic bool logged;
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	char err[1024] = "";
-	if (device < -1 || device >= STALLOC_MAX_DEVICES)
-		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (stalloc_check_device(device, -1)) return STALLOC_ERR_ARGUMENT;
 	if (!*stalloc_alive) return STALLOC_OK;
 	/* Without an engine nothing was allocated yet. */
 	int result = e ? e->step(device, err, sizeof err) : STALLOC_OK;
@@ -37,13 +34,12 @@ int stalloc_step(int device) {
 	stalloc_end_failed_captures();
 	stalloc_settle_pools();
 	drain_and_publish(device, false);
-	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
+	return stalloc_fail(result, "%s", err);
 }
 
 int stalloc_close(int device) {
 	char err[1024] = "";
-	if (device < -1 || device >= STALLOC_MAX_DEVICES)
-		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (stalloc_check_device(device, -1)) return STALLOC_ERR_ARGUMENT;
 	if (!stalloc_ready()) return STALLOC_OK;
 	/* First: later failures are not the engine's. */
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++)
@@ -52,7 +48,6 @@ int stalloc_close(int device) {
 	int result = e ? e->close(device, err, sizeof err) : STALLOC_OK;
 	stalloc_plain_retry_frees();
 	drain_and_publish(device, true);
-	if (result == STALLOC_OK) return result;
 	return stalloc_fail(result, "the engine could not be closed: %s", err);
 }
 
@@ -69,7 +64,7 @@ int stalloc_set_memory_fraction(double fraction, int device) {
 	static _Atomic bool logged;
 	char err[1024] = "the engine cannot be used";
 	int result = STALLOC_ERR_ARGUMENT;
-	if (!known(device)) {
+	if (!stalloc_is_device(device)) {
 		snprintf(err, sizeof err, "there is no device %d", device);
 	} else if (!(fraction >= 0 && fraction <= 1)) {
 		snprintf(err, sizeof err,
@@ -131,8 +126,7 @@ static void add_plain(int device, struct stalloc_stats *s) {
 int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	struct stalloc_stats s = {0};
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!known(device) || !out)
-		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (stalloc_check_device(out ? device : -1, 0)) return STALLOC_ERR_ARGUMENT;
 	struct stalloc_device *d = &stalloc_devices[device];
 	if (*stalloc_alive) { /* in a forked child a lock may be held for ever */
 		stalloc_drain_now(d);
@@ -147,8 +141,7 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 
 int stalloc_reset_peak(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!known(device))
-		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (stalloc_check_device(device, 0)) return STALLOC_ERR_ARGUMENT;
 	if (!*stalloc_alive) return STALLOC_OK;
 	struct stalloc_device *d = &stalloc_devices[device];
 	stalloc_lock(d);
@@ -174,8 +167,7 @@ __attribute__((format(printf, 4, 5))) static int add(char *text, size_t length, 
 
 int stalloc_explain(int device, char *text, size_t length) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!known(device))
-		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (stalloc_check_device(device, 0)) return STALLOC_ERR_ARGUMENT;
 	const char *problem = *stalloc_alive ? stalloc_engine_problem(device) : NULL;
 	size_t imported = *stalloc_alive ? stalloc_imported_bytes(device) : 0;
 	int used = 0;
@@ -197,29 +189,26 @@ int stalloc_explain(int device, char *text, size_t length) {
 	return rest < 0 ? rest : used + rest;
 }
 
-static int no_plan(int result, const char *doing, const char *path, const char *err) {
-	if (result == STALLOC_OK) return result;
-	return stalloc_fail(result, "the plan %s cannot be %s: %s", path, doing, err);
+/* Checks the arguments of save and load. */
+static int check_file(int device, const char *path) {
+	if (!path) return stalloc_fail(STALLOC_ERR_ARGUMENT, "no file is named");
+	return stalloc_check_device(device, 0);
 }
 
 int stalloc_save_plan(int device, const char *path) {
 	char err[1024] = "nothing was allocated yet";
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!known(device) || !path)
-		return stalloc_fail(STALLOC_ERR_ARGUMENT,
-				    path ? "there is no device %d" : "no file is named", device);
+	if (check_file(device, path)) return STALLOC_ERR_ARGUMENT;
 	int result = e ? e->save_plan(device, path, err, sizeof err) : STALLOC_ERR_PLAN;
-	return no_plan(result, "saved", path, err);
+	return stalloc_fail(result, "the plan %s cannot be saved: %s", path, err);
 }
 
 int stalloc_load_plan(int device, const char *path) {
 	char err[1024] = "the engine cannot be used";
-	if (!known(device) || !path)
-		return stalloc_fail(STALLOC_ERR_ARGUMENT,
-				    path ? "there is no device %d" : "no file is named", device);
+	if (check_file(device, path)) return STALLOC_ERR_ARGUMENT;
 	const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine(device) : NULL;
 	int result = e ? e->load_plan(device, path, err, sizeof err) : STALLOC_ERR_ENGINE;
 	if (!e && stalloc_engine_problem(device))
 		snprintf(err, sizeof err, "%s", stalloc_engine_problem(device));
-	return no_plan(result, "loaded", path, err);
+	return stalloc_fail(result, "the plan %s cannot be loaded: %s", path, err);
 }
