@@ -53,7 +53,9 @@ static struct block **bucket(uint64_t addr) {
 	return &buckets[(addr >> 9) * 0x9E3779B97F4A7C15u >> 52];
 }
 
-/* Makes the device's primary context current. Called with the lock held. */
+/* Between the two the device's primary context is current, and no call ends a capture. Called with
+ * the lock held. */
+static int mode_before;
 static int enter(int device, char *err, size_t n) {
 	stalloc_cu_device dev;
 	int code = driver.cuInit(0);
@@ -67,14 +69,19 @@ static int enter(int device, char *err, size_t n) {
 		call = "cuCtxPushCurrent";
 		code = driver.cuCtxPushCurrent(contexts[device]);
 	}
-	if (code)
+	if (code) {
 		snprintf(err, n, "%s failed with driver error %d (%s)", call, code,
 			 stalloc_driver_error_name(&driver, code));
-	return code ? STALLOC_ERR_DRIVER : STALLOC_OK;
+		return STALLOC_ERR_DRIVER;
+	}
+	mode_before = STALLOC_CU_CAPTURE_MODE_RELAXED;
+	driver.cuThreadExchangeStreamCaptureMode(&mode_before);
+	return STALLOC_OK;
 }
 
 static void leave(void) {
 	stalloc_cu_context popped;
+	driver.cuThreadExchangeStreamCaptureMode(&mode_before);
 	driver.cuCtxPopCurrent(&popped);
 }
 
@@ -83,13 +90,10 @@ int stalloc_capturing(int device, void *stream) {
 	int status = 0, code = -1;
 	if (!stalloc_get_driver(err, sizeof err)) return -1;
 	pthread_mutex_lock(&lock);
-	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
-	driver.cuThreadExchangeStreamCaptureMode(&mode);
 	if (enter(device, err, sizeof err) == STALLOC_OK) {
 		code = driver.cuStreamIsCapturing((stalloc_cu_stream)stream, &status);
 		leave();
 	}
-	driver.cuThreadExchangeStreamCaptureMode(&mode);
 	pthread_mutex_unlock(&lock);
 	return code ? -1 : status != STALLOC_CU_CAPTURE_NONE;
 }
@@ -98,12 +102,9 @@ int stalloc_capturing(int device, void *stream) {
 static bool free_in_driver(const struct block *b) {
 	static _Atomic bool logged;
 	char err[256];
-	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
 	if (enter(b->device, err, sizeof err) == STALLOC_OK) {
-		driver.cuThreadExchangeStreamCaptureMode(&mode); /* not to end a graph capture */
 		stalloc_track(&driver, b->device, b->addr, b->size, STALLOC_UNMAPPED);
 		int code = driver.cuMemFree(b->addr);
-		driver.cuThreadExchangeStreamCaptureMode(&mode);
 		leave();
 		if (!code) {
 			counts[b->device].bytes -= b->size;
@@ -144,7 +145,6 @@ int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, ch
 			size_t n) {
 	size_t size = stalloc_round(asked);
 	stalloc_cu_addr addr = 0;
-	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
 	if (!stalloc_get_driver(err, n)) return STALLOC_ERR_DRIVER;
 	struct block *b = malloc(sizeof *b);
 	if (!b) {
@@ -155,9 +155,7 @@ int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, ch
 	retry_frees(AT_ONCE);
 	int result = enter(device, err, n);
 	if (result == STALLOC_OK) {
-		driver.cuThreadExchangeStreamCaptureMode(&mode);
 		int code = driver.cuMemAlloc(&addr, size);
-		driver.cuThreadExchangeStreamCaptureMode(&mode);
 		leave();
 		if (code) {
 			snprintf(err, n, "cuMemAlloc of %zu bytes failed with driver error %d (%s)",
