@@ -30,6 +30,8 @@ ALLOCATORS = ("native", "stalloc")
 STATES = ("passed", "failed", "crashed", "timed out", "skipped", "not run")
 RUN = ["-m", "stalloc.run", "--strict", "--no-summary", "--conf", "route:adapter"]
 START_LIMIT = 300  # seconds for importing torch and the tests
+# Else each process has a pool of others that compile.
+COMPILING = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 # Class.test of what the allocator has a part in.
 MEMORY = (
@@ -78,7 +80,7 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, *runner, script, str(file), str(report)],
             cwd=file.parent,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**COMPILING, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,
             stdout=self.log,
             stderr=self.log,

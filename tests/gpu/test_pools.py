@@ -58,7 +58,8 @@ def show(row, allocator):
         words = (
             f"reserved {words['reserved'] / MIB:.0f} MiB, {words['in_pools'] / MIB:.0f} in pools: "
             f"waste {waste(words):.1f} % of {words['must'] / MIB:.0f}; {words['ms']:.2f} ms, "
-            f"losses {words['losses'][1]!r} to {words['losses'][-1]!r}, bits {words['bits']}"
+            f"{words['calls']:.1f} calls of the driver; losses {words['losses'][1]!r} to "
+            f"{words['losses'][-1]!r}, bits {words['bits']}"
         )
     result = "ok" if row["ok"] else "FAILED"
     print(f"  {row['case']:<32} {allocator:<8} {result:<6} {row['s']:6.1f} s  {words}", flush=True)

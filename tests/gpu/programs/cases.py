@@ -44,6 +44,14 @@ def reserved():
     return torch.cuda.memory_reserved()
 
 
+def driver():
+    """Calls of the driver by stalloc so far, and their milliseconds."""
+    if args.allocator == "native":
+        return 0, 0
+    s = stalloc.stats()
+    return s.driver_calls, s.driver_ns / 1e6
+
+
 def clean():
     gc.collect()
     with contextlib.suppress(RuntimeError):

@@ -1,9 +1,8 @@
 """MemPools and graphs: memory is used again, comes back, and no replay meets another's block."""
 
-import sys
 import time
 
-from cases import MIB, args, clean, full, reserved, run, torch
+from cases import MIB, clean, driver, full, reserved, run, torch
 
 CAPTURES = 1000
 
@@ -100,14 +99,6 @@ def graph_shapes():
     left = reserved() - torch.cuda.memory_allocated()
     assert left <= 64 * MIB, f"{left >> 20} MiB of dead graphs stay"
     return f"{held >> 20} MiB held"
-
-
-def driver():
-    """Calls of the driver by stalloc so far, and their milliseconds."""
-    if args.allocator == "native":
-        return 0, 0
-    s = sys.modules["stalloc"].stats()
-    return s.driver_calls, s.driver_ns / 1e6
 
 
 def drop(model, x):

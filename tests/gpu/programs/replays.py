@@ -1,9 +1,13 @@
 """What the programs of test_captured.py share: a model's bits, and steps that are measured."""
 
 import hashlib
+import itertools
+import statistics
 import time
 
-from cases import clean, full, pools_hold, reserved, torch
+from cases import clean, driver, full, pools_hold, reserved, torch
+
+MEASURED = 100  # steps
 
 
 def digest(model):
@@ -61,23 +65,35 @@ def replayed(step, lives, model):
     bits = digest(model)
     clean()
     held, lived = reserved(), lives.end()
-    for _ in range(10):  # a plan is made meanwhile
-        step()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(40):
-        step()
-    torch.cuda.synchronize()
-    more = {"ms": 1e3 * (time.perf_counter() - begin) / 40, "in_pools": pools_hold()}
+    lived |= {"bits": bits, **steady(step), "in_pools": pools_hold()}
     must = lived["left"] + lived["inside"]
-    return {"losses": losses, "bits": bits, "reserved": held, "must": must, **lived, **more}
+    return {"losses": losses, "reserved": held, "must": must, **lived}
+
+
+def steady(step):
+    """The median time of a step, once its memory is there and a plan is made; and the driver's
+    calls in one."""
+    times, calls = [], 0
+    for k in range(30 + MEASURED):
+        if k == 30:
+            calls = driver()[0]
+        begin = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - begin))
+    return {"ms": statistics.median(times[30:]), "calls": (driver()[0] - calls) / MEASURED}
 
 
 def trained(lives, model, loss_of, inputs, steps):
     """Training in reduce-overhead mode: the first half of the steps records its graphs, the second
-    is measured. Inputs take turns."""
+    shows what is reserved, and more are timed. Inputs take turns."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     losses, lived = [], {}
+
+    def step(k):
+        torch.compiler.cudagraph_mark_step_begin()
+        return update(loss_of(inputs[k % len(inputs)]), optimizer)
+
     for k in range(steps):
         if not lived:
             lives.mark()
@@ -87,13 +103,11 @@ def trained(lives, model, loss_of, inputs, steps):
             lived = lives.end()
             clean()
             torch.cuda.reset_peak_memory_stats()
-            begin = time.perf_counter()
-        torch.compiler.cudagraph_mark_step_begin()
-        losses.append(update(loss_of(inputs[k % len(inputs)]), optimizer).item())
-    took = 1e3 * (time.perf_counter() - begin) / (steps - steps // 2)
+        losses.append(step(k).item())
     held, must = torch.cuda.max_memory_reserved(), lived["outside"] + lived["inside"]
-    lived |= {"bits": digest(model), "ms": took, "in_pools": pools_hold()}
-    return {"losses": losses, "reserved": held, "must": must, **lived}
+    turns = itertools.count()
+    lived |= {"bits": digest(model), **steady(lambda: step(next(turns)))}
+    return {"losses": losses, "reserved": held, "must": must, "in_pools": pools_hold(), **lived}
 
 
 def compiled(module):
