@@ -84,7 +84,7 @@ static int play(uint64_t seed, double most)
 	pid_t pid = fork();
 	CHECK(pid >= 0, "cannot fork");
 	if (pid == 0) {
-		snprintf(number, sizeof number, "%llu", (unsigned long long)seed);
+		snprintf(number, sizeof number, "%llu", (ull)seed);
 		snprintf(seconds, sizeof seconds, "%.3f", most);
 		setenv("STALLOC_TEST_SEED", number, 1);
 		life_of(seed, true);
@@ -105,8 +105,8 @@ static int play(uint64_t seed, double most)
 static void sum_up(double spent, uint64_t lives, const struct tally *t)
 {
 	printf("attack: %.0f s, %llu lives, %.2f million requests a second", spent,
-	       (unsigned long long)lives, (double)t->requests / spent / 1e6);
-#define SHOW(name) printf(", %llu " #name, (unsigned long long)t->name);
+	       (ull)lives, (double)t->requests / spent / 1e6);
+#define SHOW(name) printf(", %llu " #name, (ull)t->name);
 	TALLY(SHOW)
 #undef SHOW
 	puts("");
@@ -140,9 +140,7 @@ int main(int count, char **arguments)
 			clean();
 			fprintf(stderr,
 				"attack: life %llu ended with %#x; again: make attack SEED=%llu "
-				"ATTACK_AGAIN=1\n",
-				(unsigned long long)lives, (unsigned)status,
-				(unsigned long long)seed);
+				"ATTACK_AGAIN=1\n", (ull)lives, (unsigned)status, (ull)seed);
 			return 1;
 		}
 		if (kit_seconds() - told < EVERY) continue;
@@ -150,7 +148,7 @@ int main(int count, char **arguments)
 		sum_up(told - start, lives, sum);
 	}
 	sum_up(kit_seconds() - start, lives, sum);
-	printf("attack: 0 overlaps, 0 bytes left (seed %llu)\n", (unsigned long long)first);
+	printf("attack: 0 overlaps, 0 bytes left (seed %llu)\n", (ull)first);
 	clean();
 	CHECK(lives < 50 || sum->hits > 0, "no plan served");
 	return interrupted ? 128 + interrupted : 0;

@@ -8,32 +8,23 @@
 
 enum { GOROUTINES = 40, MOST_THREADS = 40, MOST_EVENTS = 4000 };
 
-static struct stalloc_stats stats(int device)
-{
-	struct stalloc_stats s;
-	CHECK(stalloc_get_stats(device, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
-	return s;
-}
-
 /* The threads are gone, their blocks are not. */
 static void agrees(int device, const struct worker *workers, struct worker *w)
 {
 	uint64_t bytes, asked, n = cells_live(device, &bytes, &asked), served = w->served[device];
 	n += naps_live(device, &bytes, &asked);
 	for (int i = 0; i < life.threads; i++) served += workers[i].served[device];
-	struct stalloc_stats s = stats(device);
+	struct stalloc_stats s = kit_stats_of(device);
 	CHECK(s.blocks == n && s.allocated == bytes && s.requested == asked,
 	      "device %d has %llu bytes in %llu blocks, %llu asked for; the statistics say %llu in "
-	      "%llu, %llu",
-	      device, (unsigned long long)bytes, (unsigned long long)n, (unsigned long long)asked,
-	      (unsigned long long)s.allocated, (unsigned long long)s.blocks,
-	      (unsigned long long)s.requested);
+	      "%llu, %llu", device, (ull)bytes, (ull)n, (ull)asked, (ull)s.allocated, (ull)s.blocks,
+	      (ull)s.requested);
 	CHECK(s.requests == served && s.allocated_total - s.freed_total == s.allocated,
 	      "device %d served %llu requests, the statistics say %llu", device,
-	      (unsigned long long)served, (unsigned long long)s.requests);
+	      (ull)served, (ull)s.requests);
 	CHECK(s.allocated <= s.reserved + s.asleep,
-	      "%llu bytes allocated, %llu reserved, %llu asleep", (unsigned long long)s.allocated,
-	      (unsigned long long)s.reserved, (unsigned long long)s.asleep);
+	      "%llu bytes allocated, %llu reserved, %llu asleep", (ull)s.allocated,
+	      (ull)s.reserved, (ull)s.asleep);
 	w->did.requests += served;
 	w->did.hits += s.hits;
 	w->did.steps += s.steps;
@@ -44,26 +35,25 @@ static void agrees(int device, const struct worker *workers, struct worker *w)
 static void nothing_left(void)
 {
 	for (int i = 0; i < life.devices; i++) {
-		struct stalloc_stats s = stats(i);
+		struct stalloc_stats s = kit_stats_of(i);
 		CHECK(s.blocks == 0 && s.allocated == 0 && s.requested == 0 && s.active == 0,
 		      "device %d: all is freed, %llu bytes in %llu blocks stay, %llu active", i,
-		      (unsigned long long)s.allocated, (unsigned long long)s.blocks,
-		      (unsigned long long)s.active);
+		      (ull)s.allocated, (ull)s.blocks, (ull)s.active);
 		if (s.reserved) {
 			char text[8000];
 			stalloc_explain(i, text, sizeof text);
 			puts(text);
 		}
 		CHECK(s.reserved == 0, "device %d: all is freed, %llu bytes stay reserved", i,
-		      (unsigned long long)s.reserved);
+		      (ull)s.reserved);
 	}
-	long handles = kit_fake_live("handles"), mappings = kit_fake_live("mappings"),
-	     blocks = kit_fake_live("blocks");
+	long handles = fake(live)("handles"), mappings = fake(live)("mappings"),
+	     blocks = fake(live)("blocks");
 	CHECK(handles == 0 && mappings == 0 && blocks == 0,
 	      "the driver has %ld handles, %ld mappings and %ld plain blocks left", handles,
 	      mappings, blocks);
-	CHECK(kit_fake_live("dead calls") == 0,
-	      "%ld driver calls named a stream that was destroyed", kit_fake_live("dead calls"));
+	CHECK(fake(live)("dead calls") == 0,
+	      "%ld driver calls named a stream that was destroyed", fake(live)("dead calls"));
 }
 
 /* A device that is empty gives what it has. */
@@ -83,8 +73,8 @@ static void all_can_be_had(void)
 static void bounded(void)
 {
 	int (*goroutines)(void), threads = kit_threads();
-	long events = kit_fake_live("events"), reserved = kit_fake_live("reservations"),
-	     contexts = kit_fake_live("contexts");
+	long events = fake(live)("events"), reserved = fake(live)("reservations"),
+	     contexts = fake(live)("contexts");
 	printf("left: %d threads, %ld events, %ld reservations, %ld contexts, %zu MiB\n", threads,
 	       events, reserved, contexts, kit_resident() >> 20);
 	CHECK(threads <= MOST_THREADS && events <= MOST_EVENTS * life.devices,
@@ -99,17 +89,15 @@ static void bounded(void)
 
 static void settle(void)
 {
-	for (int i = 0; i < 3; i++)
-		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	for (int i = 0; i < 3; i++) OK(stalloc_step(-1));
 	stalloc_empty_cache();
 	kit_progress();
 }
 
 void balance(struct worker *workers, struct worker *w)
 {
-	for (int i = 0; i < life.devices; i++)
-		stats(i); /* a free may wait on another device than its block's, if that was named
-			   */
+	/* A free may wait on another device than its block's, if that was named. */
+	for (int i = 0; i < life.devices; i++) kit_stats_of(i);
 	for (int i = 0; i < life.devices; i++) {
 		agrees(i, workers, w);
 		if (life.limits) stalloc_set_memory_fraction(1, i);
@@ -119,8 +107,7 @@ void balance(struct worker *workers, struct worker *w)
 	graphs_close();
 	roads_close();
 	settle();
-	if (life.ends_closed)
-		CHECK(stalloc_close(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	if (life.ends_closed) OK(stalloc_close(-1));
 	nothing_left();
 	all_can_be_had();
 	settle();

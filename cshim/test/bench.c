@@ -98,7 +98,7 @@ static void plan_it(step ours)
 		uint64_t hits = kit_stats().hits;
 		ours();
 		uint64_t now = kit_stats().hits;
-		CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(stalloc_step(0));
 		if (now - hits == PAIRS) return;
 		kit_sleep_ms(5);
 	}
@@ -184,8 +184,7 @@ static void deferred(void)
 {
 	static double results[REQUEST_ROUNDS];
 	static void *at[REQUESTS];
-	pthread_t thread;
-	CHECK(pthread_create(&thread, NULL, ask, NULL) == 0, "no thread");
+	pthread_t thread = kit_thread(ask, NULL);
 	for (int n = 0; n < REQUEST_ROUNDS; n++) {
 		for (int i = 0; i < REQUESTS / 10; i++)
 			at[i] = stalloc_malloc(4096, 0, (void *)0x1000);
@@ -240,8 +239,7 @@ static void threads(const char *what, size_t size, int streams, bool theirs)
 			(struct worker){.size = size,
 					.stream = (void *)(uintptr_t)(0x1000 * (i % streams + 1)),
 					.theirs = theirs};
-		CHECK(pthread_create(&workers[i].thread, NULL, beside_others, &workers[i]) == 0,
-		      "no thread");
+		workers[i].thread = kit_thread(beside_others, &workers[i]);
 	}
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(workers[i].thread, NULL);
@@ -288,7 +286,7 @@ static bool boundary(uint64_t plan, double *with, double *behind)
 		long_step(plan);
 		bool served = kit_stats().hits - before.hits > ENTRIES * 9 / 10;
 		double start = kit_seconds();
-		CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(stalloc_step(0));
 		double took = (kit_seconds() - start) * 1e9;
 		if (kit_stats().plan_generation != before.plan_generation) {
 			*with = took;

@@ -15,23 +15,21 @@ int main(void)
 	CHECK(breaks > 1 && breaks < BLOCKS, "set STALLOC_TEST_BREAKS");
 	stalloc_begin_pool(0, 1, 1, NULL); /* the engine is asked for each block */
 	for (uint64_t i = 0; i < BLOCKS; i++) {
-		blocks[i] = stalloc_malloc(size, 0, NULL);
-		CHECK(blocks[i], "%s", stalloc_last_error());
+		blocks[i] = kit_get(size, 0, NULL);
 		kit_fill(blocks[i], size, i);
 		long plain = i + 1 < breaks ? 0 : (long)(i + 2 - breaks);
-		CHECK(kit_fake_live("blocks") == plain,
+		CHECK(fake(live)("blocks") == plain,
 		      "after request %llu the driver holds %ld plain blocks, want %ld",
-		      (unsigned long long)i + 1, kit_fake_live("blocks"), plain);
+		      (ull)i + 1, fake(live)("blocks"), plain);
 	}
 	stalloc_end_pool(0, 1, 1);
 	for (uint64_t i = 0; i < BLOCKS; i++) { /* what the engine handed out stays known to it */
-		CHECK(kit_damage(blocks[i], size, i) < 0, "block %llu was overwritten",
-		      (unsigned long long)i);
+		CHECK(kit_damage(blocks[i], size, i) < 0, "block %llu was overwritten", (ull)i);
 		stalloc_free(blocks[i], 0, 0, NULL);
 	}
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.allocated == 0 && s.blocks == 0 && s.reserved == 0, "%llu bytes are left",
-	      (unsigned long long)s.allocated);
+	      (ull)s.allocated);
 	puts("broken: the engine is not asked any more");
 	return 0;
 }

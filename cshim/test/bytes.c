@@ -42,7 +42,7 @@ static struct outcome play_one(void)
 	pthread_barrier_wait(&begin);
 	pthread_barrier_wait(&end);
 	struct stalloc_stats now = kit_stats();
-	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_step(-1));
 	return (struct outcome){now.requests - before.requests, now.hits - before.hits,
 				now.misses - before.misses};
 }
@@ -64,19 +64,16 @@ static void consistent(const char *phase)
 {
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.allocated_total - s.freed_total == s.allocated, "%s: %llu - %llu is not %llu",
-	      phase, (unsigned long long)s.allocated_total, (unsigned long long)s.freed_total,
-	      (unsigned long long)s.allocated);
+	      phase, (ull)s.allocated_total, (ull)s.freed_total, (ull)s.allocated);
 	CHECK(s.hits + s.misses <= s.requests, "%s: %llu hits and %llu misses of %llu requests",
-	      phase, (unsigned long long)s.hits, (unsigned long long)s.misses,
-	      (unsigned long long)s.requests);
+	      phase, (ull)s.hits, (ull)s.misses, (ull)s.requests);
 	CHECK(s.allocated <= s.peak_allocated && s.requested <= s.allocated &&
 		      s.allocated <= s.active,
 	      "%s: allocated %llu, peak %llu, requested %llu, active %llu", phase,
-	      (unsigned long long)s.allocated, (unsigned long long)s.peak_allocated,
-	      (unsigned long long)s.requested, (unsigned long long)s.active);
+	      (ull)s.allocated, (ull)s.peak_allocated, (ull)s.requested, (ull)s.active);
 	CHECK(s.peak_reserved >= s.reserved && s.reserved >= s.allocated,
-	      "%s: reserved %llu, peak %llu, allocated %llu", phase, (unsigned long long)s.reserved,
-	      (unsigned long long)s.peak_reserved, (unsigned long long)s.allocated);
+	      "%s: reserved %llu, peak %llu, allocated %llu", phase, (ull)s.reserved,
+	      (ull)s.peak_reserved, (ull)s.allocated);
 }
 
 /* Plays until a step is served from a plan as well as asked for, then counts. How the threads'
@@ -93,7 +90,7 @@ static void regular(const char *name, struct habits h, uint64_t *seed, int steps
 		o = play_one();
 		kit_sleep_ms(5); /* the planner works beside the steps */
 		CHECK(++tries < 200, "%s: after %d steps %llu of %llu requests hit", name, tries,
-		      (unsigned long long)o.hits, (unsigned long long)o.requests);
+		      (ull)o.hits, (ull)o.requests);
 	} while (o.requests == 0 || (double)o.hits < least * (double)o.requests);
 	for (int i = 0; i < steps; i++) {
 		o = play_one();
@@ -103,11 +100,10 @@ static void regular(const char *name, struct habits h, uint64_t *seed, int steps
 	}
 	consistent(name);
 	printf("%-10s %7llu requests, %6.2f %% hits, plan %llu, hit after %d steps\n", name,
-	       (unsigned long long)sum.requests, 100 * (double)sum.hits / (double)sum.requests,
-	       (unsigned long long)kit_stats().plan_generation, tries);
+	       (ull)sum.requests, 100 * (double)sum.hits / (double)sum.requests,
+	       (ull)kit_stats().plan_generation, tries);
 	CHECK((double)sum.hits > (least - MISSES) * (double)sum.requests,
-	      "%s: %llu of %llu requests hit", name, (unsigned long long)sum.hits,
-	      (unsigned long long)sum.requests);
+	      "%s: %llu of %llu requests hit", name, (ull)sum.hits, (ull)sum.requests);
 }
 
 /* What hits is up to the planner, which gives up plans that do not pay: here only
@@ -125,9 +121,9 @@ static void irregular(const char *name, struct habits h, uint64_t *seed, int ste
 	consistent(name);
 	struct stalloc_stats now = kit_stats();
 	printf("%-10s %7llu requests, %6.2f %% hits, plan %llu\n", name,
-	       (unsigned long long)(now.requests - first.requests),
+	       (ull)(now.requests - first.requests),
 	       100 * (double)(now.hits - first.hits) / (double)(now.requests - first.requests),
-	       (unsigned long long)now.plan_generation);
+	       (ull)now.plan_generation);
 	CHECK(change || now.hits > first.hits, "%s: nothing hit", name);
 }
 
@@ -152,7 +148,7 @@ int main(void)
 			.random = kit_random(&seed),
 			.id = (uint64_t)s + 1};
 	for (int i = 0; i < THREADS; i++)
-		pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
+		threads[i] = kit_thread(work, (void *)(intptr_t)i);
 
 	regular("regular", (struct habits){0}, &seed, (int)steps, 0.95);
 	irregular("noisy", (struct habits){.noise = 10, .cross = 100, .shared = 5}, &seed,
@@ -168,16 +164,15 @@ int main(void)
 	for (int i = 0; i < REAPERS; i++) reaper_stop(&reapers[i]);
 	for (int s = 0; s < STREAMS; s++) {
 		CHECK(players[s].failed == 0, "stream %d: %llu requests were refused: %s", s,
-		      (unsigned long long)players[s].failed, stalloc_last_error());
+		      (ull)players[s].failed, stalloc_last_error());
 		player_end(&players[s]);
 		program_drop(&programs[s]);
 	}
-	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_step(-1));
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.allocated == 0 && s.requested == 0 && s.blocks == 0,
-	      "at the end %llu bytes in %llu blocks (%llu asked for)",
-	      (unsigned long long)s.allocated, (unsigned long long)s.blocks,
-	      (unsigned long long)s.requested);
+	      "at the end %llu bytes in %llu blocks (%llu asked for)", (ull)s.allocated,
+	      (ull)s.blocks, (ull)s.requested);
 	stalloc_empty_cache();
 	consistent("the end");
 	return 0;

@@ -34,13 +34,8 @@ struct worker {
 
 static struct block ask(struct worker *w, size_t size)
 {
-	struct block b = {
-		.size = size, .stream = stream_no(w->stream), .tag = w->id << 40 | ++w->sequence};
-	b.at = stalloc_malloc(size, 0, b.stream);
-	CHECK(b.at, "%s", stalloc_last_error());
-	kit_fill(b.at, size, b.tag);
 	atomic_fetch_add_explicit(&served, 1, memory_order_relaxed);
-	return b;
+	return block_get(size, 0, stream_no(w->stream), w->id << 40 | ++w->sequence);
 }
 
 static void let_go(struct worker *w, struct block b)
@@ -53,7 +48,6 @@ static void let_go(struct worker *w, struct block b)
 	}
 	if (dice < 110) b.stream = stream_no(w->stream + 1); /* which is not its own */
 	block_free(&b);
-	kit_progress();
 }
 
 /* The same few requests several times, as layers make them. */
@@ -112,8 +106,8 @@ static void consistent(void)
 {
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.requested <= s.allocated && s.allocated <= s.reserved,
-	      "requested %llu, allocated %llu, reserved %llu", (unsigned long long)s.requested,
-	      (unsigned long long)s.allocated, (unsigned long long)s.reserved);
+	      "requested %llu, allocated %llu, reserved %llu", (ull)s.requested,
+	      (ull)s.allocated, (ull)s.reserved);
 }
 
 int main(void)
@@ -126,29 +120,25 @@ int main(void)
 	for (int i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){
 			.random = kit_random(&seed), .id = (uint64_t)i + 1, .stream = i};
-		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0,
-		      "no thread");
+		workers[i].thread = kit_thread(work, &workers[i]);
 	}
 	while (kit_seconds() - start < seconds || atomic_load(&served) < LEAST) {
 		kit_sleep_ms(3);
-		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(stalloc_step(-1));
 		kit_stats();
-		if (kit_below(&seed, 100) == 0)
-			CHECK(stalloc_reset_peak(0) == STALLOC_OK, "%s", stalloc_last_error());
+		if (kit_below(&seed, 100) == 0) OK(stalloc_reset_peak(0));
 	}
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
 	reaper_stop(&reaper);
 	consistent();
 	twice();
-	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_step(-1));
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.allocated == 0 && s.blocks == 0 && s.requested == 0,
-	      "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
-	      (unsigned long long)s.blocks);
+	      "at the end %llu bytes in %llu blocks", (ull)s.allocated, (ull)s.blocks);
 	stalloc_empty_cache();
 	printf("%.0f s, %d threads, %d streams: %llu requests, %llu steps, %llu plans\n", seconds,
-	       THREADS, STREAMS, (unsigned long long)atomic_load(&served),
-	       (unsigned long long)s.steps, (unsigned long long)s.plan_generation);
+	       THREADS, STREAMS, (ull)atomic_load(&served), (ull)s.steps, (ull)s.plan_generation);
 	return 0;
 }

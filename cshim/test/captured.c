@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kit.h"
 
@@ -12,14 +11,7 @@ enum { BLOCKS = 8, TRIES = 40, STREAMS = 300, MANY = 2000 };
 static const size_t size = 3 << 20;
 static void *const captured = (void *)0x1000;
 
-static int capture(const char *name, void *stream)
-{
-	int (*f)(void *);
-	*(void **)&f = kit_symbol("driver", name);
-	return f(stream);
-}
-
-static void step(void) { CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error()); }
+static void step(void) { OK(stalloc_step(-1)); }
 
 /* Steps of one kind, so that a plan serves them if there are plans. */
 static void steps(int n, const char *taken)
@@ -27,8 +19,7 @@ static void steps(int n, const char *taken)
 	for (int i = 0; i < n; i++) {
 		char *blocks[BLOCKS];
 		for (int b = 0; b < BLOCKS; b++) {
-			blocks[b] = stalloc_malloc(size, 0, NULL);
-			CHECK(blocks[b], "%s", stalloc_last_error());
+			blocks[b] = kit_get(size, 0, NULL);
 			CHECK(!taken || blocks[b] >= taken + size || taken >= blocks[b] + size,
 			      "a block that the captured stream uses was handed out in step %d", i);
 		}
@@ -44,46 +35,25 @@ static void uses_under_capture(void)
 	char *used = stalloc_malloc(size, 0, NULL);
 	kit_fill(used, size, 1);
 	stalloc_record_stream(used, captured);
-	CHECK(capture("fakecuda_capture_begin", captured) >= 0, "no capture");
+	CHECK(fake(capture_begin)(captured) >= 0, "no capture");
 	stalloc_free(used, 0, 0, NULL);
 	steps(TRIES, used);
 	CHECK(kit_damage(used, size, 1) < 0, "the block was overwritten");
-	CHECK(capture("fakecuda_capture_end", captured) == 1, "the capture was invalidated");
+	CHECK(fake(capture_end)(captured) == 1, "the capture was invalidated");
 	for (int i = 0; i < 3; i++) step();
-	stalloc_empty_cache();
-	struct stalloc_stats s = kit_stats();
-	CHECK(s.active == 0 && s.reserved == 0, "%llu bytes wait, %llu are held",
-	      (unsigned long long)s.active, (unsigned long long)s.reserved);
+	kit_nothing_left("a capture");
 }
-
-struct filter {
-	union functor {
-		void *stream;
-		char bytes[16];
-	} functor;
-	bool (*manager)(union functor *, const union functor *, int);
-	bool (*invoker)(const union functor *, void **);
-};
-
-static bool copy(union functor *to, const union functor *from, int operation)
-{
-	if (operation == 2) *to = *from;
-	return false;
-}
-
-static bool same(const union functor *f, void **stream) { return f->stream == *stream; }
 
 /* More streams than there is memory for. While one of them is captured nobody waits for the
  * device, which would end the capture: what lacks then is refused. */
 static void idle_memory_serves_others(void)
 {
 	void *first = (void *)0x10000;
-	struct filter only_first = {.functor = {.stream = first}, .manager = copy, .invoker = same};
+	struct kit_filter only_first = kit_only(first);
 	int refused = 0;
 	stalloc_begin_pool(0, 1, 0, &only_first);
-	CHECK(capture("fakecuda_capture_begin", first) >= 0, "no capture");
-	void *inside = stalloc_malloc(size, 0, first);
-	CHECK(inside, "%s", stalloc_last_error());
+	CHECK(fake(capture_begin)(first) >= 0, "no capture");
+	void *inside = kit_get(size, 0, first);
 	for (uintptr_t i = 1; i < STREAMS; i++) {
 		void *stream = (void *)(0x10000 + 16 * i), *at = stalloc_malloc(size, 0, stream);
 		CHECK(at || strstr(stalloc_last_error(), "no memory left"), "stream %zu: %s",
@@ -95,7 +65,7 @@ static void idle_memory_serves_others(void)
 	      "memory that the device may still work on was handed to the captured stream");
 	stalloc_empty_cache();
 	stalloc_free(inside, 0, 0, first);
-	CHECK(capture("fakecuda_capture_end", first) == 1, "the capture was invalidated");
+	CHECK(fake(capture_end)(first) == 1, "the capture was invalidated");
 	stalloc_end_pool(0, 1, 0);
 	CHECK(refused > 0, "there was memory for all streams");
 	for (uintptr_t i = 1; i < STREAMS; i++) {
@@ -104,22 +74,7 @@ static void idle_memory_serves_others(void)
 		stalloc_free(at, 0, 0, stream);
 	}
 	stalloc_release_pool(0, 1, 0);
-	stalloc_empty_cache();
-	struct stalloc_stats s = kit_stats();
-	CHECK(s.reserved == 0, "%llu bytes are held", (unsigned long long)s.reserved);
-}
-
-static void *new_stream(unsigned flags)
-{
-	int (*make)(void **, unsigned), (*retain)(void **, int), (*push)(void *), (*pop)(void **);
-	void *context, *s;
-	*(void **)&make = kit_symbol("driver", "cuStreamCreate");
-	*(void **)&retain = kit_symbol("driver", "cuDevicePrimaryCtxRetain");
-	*(void **)&push = kit_symbol("driver", "cuCtxPushCurrent_v2");
-	*(void **)&pop = kit_symbol("driver", "cuCtxPopCurrent_v2");
-	CHECK(!retain(&context, 0) && !push(context) && !make(&s, flags) && !pop(&context),
-	      "no stream");
-	return s;
+	kit_nothing_left("many streams");
 }
 
 /* One private pool serves a stream that is captured and another one, which needs what the default
@@ -129,47 +84,35 @@ static void another_stream_of_the_pool(bool first)
 {
 	enum { NON_BLOCKING = 1 };
 	for (unsigned flags = 0; flags <= NON_BLOCKING; flags++) {
-		void *idle = stalloc_malloc(200 << 20, 0, NULL), *a = new_stream(flags),
-		     *b = new_stream(NON_BLOCKING), *at[2] = {NULL};
+		void *idle = stalloc_malloc(200 << 20, 0, NULL), *a = kit_stream(0, flags),
+		     *b = kit_stream(0, NON_BLOCKING), *at[2] = {NULL};
 		CHECK(idle, "%s", stalloc_last_error());
 		stalloc_free(idle, 0, 0, NULL);
 		stalloc_begin_pool(0, 7, flags, NULL);
-		CHECK(capture("fakecuda_capture_begin", a) >= 0, "no capture");
+		CHECK(fake(capture_begin)(a) >= 0, "no capture");
 		if (first)
 			at[0] = stalloc_malloc(1 << 20, 0,
 					       a); /* else nothing is known of the stream yet */
 		at[1] = stalloc_malloc(150 << 20, 0, b);
 		CHECK((at[1] != NULL) == (flags == NON_BLOCKING), "flags %u: %s", flags,
 		      stalloc_last_error());
-		CHECK(capture("fakecuda_capture_end", a) == 1,
-		      "flags %u: the capture was invalidated", flags);
+		CHECK(fake(capture_end)(a) == 1, "flags %u: the capture was invalidated", flags);
 		stalloc_end_pool(0, 7, flags);
 		for (int i = 0; i < 2; i++) stalloc_free(at[i], 0, 0, i ? b : a);
 		stalloc_release_pool(0, 7, flags);
-		stalloc_empty_cache();
-		CHECK(kit_stats().reserved == 0, "%llu bytes are held",
-		      (unsigned long long)kit_stats().reserved);
+		kit_nothing_left("a pool of two streams");
 	}
-}
-
-static size_t resident(void)
-{
-	size_t total, pages = 0;
-	FILE *f = fopen("/proc/self/statm", "r");
-	CHECK(f && fscanf(f, "%zu %zu", &total, &pages) == 2, "no /proc");
-	fclose(f);
-	return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static void a_stream_takes_little(void)
 {
-	size_t before = resident();
+	size_t before = kit_resident();
 	for (uintptr_t i = 0; i < MANY; i++) {
 		void *stream = (void *)(0x100000 + 16 * i), *at = stalloc_malloc(1000, 0, stream);
 		CHECK(at, "stream %zu: %s", (size_t)i, stalloc_last_error());
 		stalloc_free(at, 0, 0, stream);
 	}
-	size_t each = (resident() - before) / MANY;
+	size_t each = (kit_resident() - before) / MANY;
 	printf("%zu bytes of host memory a stream\n", each);
 	CHECK(each < 64 << 10, "%zu bytes", each);
 }

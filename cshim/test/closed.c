@@ -25,15 +25,10 @@ struct worker {
 
 static struct block ask(struct worker *w)
 {
-	struct block b = {.size = sizes[kit_below(&w->random, SIZES)],
-			  .stream = w->stream,
-			  .tag = w->id << 40 | ++w->sequence};
-	if (b.size > kit_number("STALLOC_TEST_LARGEST", 20 << 20)) b.size = 512;
-	b.at = stalloc_malloc(b.size, w->device, b.stream);
-	CHECK(b.at, "%s", stalloc_last_error());
-	kit_fill(b.at, b.size, b.tag);
+	size_t size = sizes[kit_below(&w->random, SIZES)];
+	if (size > kit_number("STALLOC_TEST_LARGEST", 20 << 20)) size = 512;
+	struct block b = block_get(size, w->device, w->stream, w->id << 40 | ++w->sequence);
 	atomic_fetch_add(&served, 1);
-	kit_progress();
 	return b;
 }
 
@@ -66,56 +61,45 @@ static void wait_for(uint64_t more)
 		kit_sleep_ms(1);
 }
 
-static struct stalloc_stats stats(int device)
-{
-	struct stalloc_stats s;
-	CHECK(stalloc_get_stats(device, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
-	return s;
-}
-
 static void *close_too(void *device)
 {
-	CHECK(stalloc_close(*(int *)device) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_close(*(int *)device));
 	return NULL;
 }
 
 static void round_on(int device, uint64_t *random)
 {
 	static struct worker workers[THREADS];
-	pthread_t other;
 	atomic_store(&over, false);
 	for (int i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){.device = device,
 					     .stream = (void *)(uintptr_t)(0x1000 * (i / 2)),
 					     .random = kit_random(random),
 					     .id = (uint64_t)i + 1};
-		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0,
-		      "no thread");
+		workers[i].thread = kit_thread(work, &workers[i]);
 	}
 	wait_for(1 + kit_below(random, 3000));
-	CHECK(pthread_create(&other, NULL, close_too, &device) == 0, "no thread");
-	CHECK(stalloc_close(device) == STALLOC_OK, "%s", stalloc_last_error());
+	pthread_t other = kit_thread(close_too, &device);
+	OK(stalloc_close(device));
 	pthread_join(other, NULL);
-	uint64_t steps = stats(device).steps;
+	uint64_t steps = kit_stats_of(device).steps;
 	wait_for(500);
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
-	struct stalloc_stats s = stats(device);
+	struct stalloc_stats s = kit_stats_of(device);
 	CHECK(s.blocks == THREADS * LIVE && s.fallback >= 500 - THREADS * LIVE,
-	      "%llu live blocks, %llu served plainly", (unsigned long long)s.blocks,
-	      (unsigned long long)s.fallback);
+	      "%llu live blocks, %llu served plainly", (ull)s.blocks, (ull)s.fallback);
 	CHECK(s.allocated <= s.reserved, "%llu bytes allocated, %llu reserved",
-	      (unsigned long long)s.allocated, (unsigned long long)s.reserved);
+	      (ull)s.allocated, (ull)s.reserved);
 	CHECK(s.steps <= steps + 1, "%llu steps, %llu when it was closed",
-	      (unsigned long long)s.steps, (unsigned long long)steps);
+	      (ull)s.steps, (ull)steps);
 	for (int i = 0; i < THREADS; i++)
 		for (int b = 0; b < LIVE; b++) let_go(&workers[i], &workers[i].live[b]);
-	s = stats(device);
+	s = kit_stats_of(device);
 	CHECK(s.blocks == 0 && s.allocated == 0 && s.reserved == 0,
-	      "at the end %llu bytes in %llu blocks, %llu reserved",
-	      (unsigned long long)s.allocated, (unsigned long long)s.blocks,
-	      (unsigned long long)s.reserved);
-	CHECK(kit_fake_live("handles") == 0 && kit_fake_live("blocks") == 0,
+	      "at the end %llu bytes in %llu blocks, %llu reserved", (ull)s.allocated,
+	      (ull)s.blocks, (ull)s.reserved);
+	CHECK(fake(live)("handles") == 0 && fake(live)("blocks") == 0,
 	      "the driver has not got everything back");
 }
 
@@ -134,9 +118,8 @@ int main(void)
 	      "there is no such device");
 	void *late = stalloc_malloc(512, ROUNDS,
 				    NULL); /* a device that was closed before its first request */
-	CHECK(late && stats(ROUNDS).fallback == 1, "%s", stalloc_last_error());
+	CHECK(late && kit_stats_of(ROUNDS).fallback == 1, "%s", stalloc_last_error());
 	stalloc_free(late, 512, ROUNDS, NULL);
-	printf("closed: %d devices, %llu requests\n", ROUNDS,
-	       (unsigned long long)atomic_load(&served));
+	printf("closed: %d devices, %llu requests\n", ROUNDS, (ull)atomic_load(&served));
 	return 0;
 }

@@ -41,12 +41,8 @@ static void *visit(void *argument)
 	while (!atomic_load(&over)) {
 		struct block *b = &held[kit_below(&v->random, HELD)];
 		if (b->at) block_free(b);
-		*b = (struct block){.size = 1 + kit_below(&v->random, 300000),
-				    .tag = v->id << 48 | v->requests++,
-				    .stream = v->stream};
-		b->at = stalloc_malloc(b->size, 0, b->stream);
-		CHECK(b->at, "%s", stalloc_last_error());
-		kit_fill(b->at, b->size, b->tag);
+		*b = block_get(1 + kit_below(&v->random, 300000), 0, v->stream,
+			       v->id << 48 | v->requests++);
 		for (uint64_t i = kit_below(&v->random, 8) ? 0 : 300; i > 0;
 		     i--, v->requests++) /* enough to own the lock */
 			stalloc_free(stalloc_malloc(512, 0, v->stream), 512, 0, v->stream);
@@ -69,8 +65,7 @@ static uint64_t crowd(uint64_t *dice, int streams, double seconds)
 			.id = i,
 			.random = kit_random(dice),
 			.stream = (void *)(uintptr_t)(0x1000 * (i % (uint64_t)streams + 1))};
-		CHECK(pthread_create(&visitors[i].thread, NULL, visit, &visitors[i]) == 0,
-		      "no thread");
+		visitors[i].thread = kit_thread(visit, &visitors[i]);
 	}
 	for (double until = kit_seconds() + seconds; kit_seconds() < until;) {
 		switch (kit_below(dice, 4)) {
@@ -82,7 +77,7 @@ static uint64_t crowd(uint64_t *dice, int streams, double seconds)
 			stalloc_end_pool(0, 7, 7);
 			break;
 		case 2:
-			CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+			OK(stalloc_step(0));
 			break;
 		default:
 			CHECK(kit_stats().blocks <= THREADS * (HELD + 2) + SHARED,
@@ -108,13 +103,11 @@ int main(void)
 	requests += crowd(&dice, 1, seconds);
 	stalloc_step(0);
 	struct stalloc_stats s = kit_stats();
-	printf("%d threads: %llu requests, %llu steps\n", THREADS, (unsigned long long)requests,
-	       (unsigned long long)s.steps);
+	printf("%d threads: %llu requests, %llu steps\n", THREADS, (ull)requests, (ull)s.steps);
 	CHECK(s.requests == requests, "%llu requests counted of %llu",
-	      (unsigned long long)s.requests, (unsigned long long)requests);
+	      (ull)s.requests, (ull)requests);
 	CHECK(s.blocks == 0 && s.allocated == 0 && s.requested == 0 &&
 		      s.freed_total == s.allocated_total,
-	      "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
-	      (unsigned long long)s.blocks);
+	      "at the end %llu bytes in %llu blocks", (ull)s.allocated, (ull)s.blocks);
 	return 0;
 }

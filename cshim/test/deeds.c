@@ -25,13 +25,12 @@ static void ask(struct worker *w, int device)
 	struct stalloc_stats s;
 	int n = stalloc_explain(device, text, kit_below(&w->random, sizeof text));
 	CHECK(n > 0, "no explanation");
-	CHECK(stalloc_get_stats(device, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_get_stats(device, &s, sizeof s));
 	CHECK(s.requested <= s.allocated && s.allocated <= s.active &&
 		      s.allocated <= s.peak_allocated,
-	      "%llu requested, %llu allocated, %llu active", (unsigned long long)s.requested,
-	      (unsigned long long)s.allocated, (unsigned long long)s.active);
-	if (kit_below(&w->random, 8) == 0)
-		CHECK(stalloc_reset_peak(device) == STALLOC_OK, "%s", stalloc_last_error());
+	      "%llu requested, %llu allocated, %llu active", (ull)s.requested,
+	      (ull)s.allocated, (ull)s.active);
+	if (kit_below(&w->random, 8) == 0) OK(stalloc_reset_peak(device));
 }
 
 /* Neither has an effect but an error. */

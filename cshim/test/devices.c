@@ -10,24 +10,20 @@ static const size_t size = 8 << 20;
 static const char *const weights[] = {"weights"};
 static char *blocks[DEVICES], *rest[DEVICES];
 
-#define OK(call) CHECK((call) == STALLOC_OK, "%s", stalloc_last_error())
 #define SAYS(words)                                                           \
 	CHECK(strstr(stalloc_last_error(), words), "\"%s\" does not say: %s", \
 	      stalloc_last_error(), words)
 
 static char *get(int device)
 {
-	char *at = stalloc_malloc(size, device, NULL);
-	CHECK(at, "%s", stalloc_last_error());
+	char *at = kit_get(size, device, NULL);
 	kit_fill(at, size, (uint64_t)device);
 	return at;
 }
 
 static uint64_t asleep(int device)
 {
-	struct stalloc_stats s;
-	OK(stalloc_get_stats(device, &s, sizeof s));
-	return s.asleep;
+	return kit_stats_of(device).asleep;
 }
 
 static void check(void)
@@ -38,12 +34,14 @@ static void check(void)
 		      "device %d is damaged", i);
 }
 
-/* A device that is closed before anything was allocated has plain memory, which nobody can have
- * sleep. */
+/* A device that is closed has plain memory from then on, which nobody can have sleep, whether it
+ * was the only one in use or had nothing yet. */
 static void regions_without_device_0(void)
 {
+	char *only = get(0);
 	OK(stalloc_close(0));
-	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST)); /* there is nothing yet */
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST)); /* the others have nothing */
+	stalloc_free(only, 0, 0, NULL);
 	for (int i = 0; i < DEVICES; i++) {
 		OK(stalloc_begin_region(weights[0]));
 		blocks[i] = get(i);
@@ -51,10 +49,10 @@ static void regions_without_device_0(void)
 		rest[i] = get(i);
 	}
 	OK(stalloc_pause(1, weights, 1, STALLOC_BACKUP_HOST));
-	CHECK(asleep(1) == size && asleep(2) == 0, "%llu sleep", (unsigned long long)asleep(1));
+	CHECK(asleep(1) == size && asleep(2) == 0, "%llu sleep", (ull)asleep(1));
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
 	CHECK(asleep(0) == 0 && asleep(1) == 2 * size && asleep(2) == 2 * size, "%llu sleep",
-	      (unsigned long long)asleep(2));
+	      (ull)asleep(2));
 	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_ENGINE,
 	      "plain memory sleeps");
 	SAYS("cannot sleep: it was closed");
@@ -69,8 +67,8 @@ static void one_does_not_sleep(void)
 	      "a stream may be captured");
 	SAYS("device 1 is awake: a private pool is being allocated to");
 	SAYS("; device 2 sleeps");
-	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (unsigned long long)asleep(1),
-	      (unsigned long long)asleep(2));
+	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (ull)asleep(1),
+	      (ull)asleep(2));
 	stalloc_end_pool(1, 5, 7);
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
 	OK(stalloc_resume(-1, NULL, 0));
@@ -81,18 +79,18 @@ static void one_does_not_wake(void)
 {
 	char rules[64];
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
-	long made = kit_fake_count("cuMemCreate");
+	long made = fake(count)("cuMemCreate");
 	OK(stalloc_resume(-1, NULL, 0));
-	made = kit_fake_count("cuMemCreate") - made;
+	made = fake(count)("cuMemCreate") - made;
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
 	/* The last, device 2's, and the next: once idle memory is given back it is tried again. */
 	snprintf(rules, sizeof rules, "cuMemCreate:%ld:2,cuMemCreate:%ld:2", made, made + 1);
-	CHECK(kit_fake_fail(rules) == 0, "%s", rules);
+	CHECK(fake(fail)(rules) == 0, "%s", rules);
 	CHECK(stalloc_resume(-1, NULL, 0) == STALLOC_ERR_MEMORY, "%s", stalloc_last_error());
-	kit_fake_fail(NULL);
+	fake(fail)(NULL);
 	SAYS("device 1 is awake; device 2 sleeps: ");
-	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (unsigned long long)asleep(1),
-	      (unsigned long long)asleep(2));
+	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (ull)asleep(1),
+	      (ull)asleep(2));
 	OK(stalloc_resume(-1, NULL, 0));
 	check();
 }
@@ -104,7 +102,7 @@ static void closed_asleep(void)
 	OK(stalloc_close(1));
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
 	OK(stalloc_resume(-1, NULL, 0));
-	CHECK(asleep(1) == 0, "%llu sleep on", (unsigned long long)asleep(1));
+	CHECK(asleep(1) == 0, "%llu sleep on", (ull)asleep(1));
 	check();
 	OK(stalloc_close(-1));
 	OK(stalloc_begin_region("late"));
@@ -125,7 +123,7 @@ int main(void)
 		stalloc_free(blocks[i], 0, i, NULL);
 		stalloc_free(rest[i], 0, i, NULL);
 	}
-	CHECK(kit_fake_live("handles") == 0 && kit_fake_live("blocks") == 0,
+	CHECK(fake(live)("handles") == 0 && fake(live)("blocks") == 0,
 	      "the driver has not got everything back");
 	puts("devices: regions, and which sleep");
 	return 0;

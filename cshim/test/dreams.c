@@ -48,7 +48,7 @@ static void fail_some(bool pauses)
 				      1 + (int)below((uint64_t)span), code);
 	}
 	TELL("fail %s", rules);
-	CHECK(kit_fake_fail(rules) == 0, "%s", rules);
+	CHECK(fake(fail)(rules) == 0, "%s", rules);
 	night.w->did.mishaps++;
 }
 
@@ -58,9 +58,9 @@ static void call(struct dream *x, bool keep)
 	size_t n = 0;
 	for (int r = 1; r < REGIONS; r++)
 		if (x->mask >> r & 1) tags[n++] = tag_of(r);
-	long calls = kit_fake_count("*");
+	long calls = fake(count)("*");
 	if (x->rule[0])
-		CHECK(kit_fake_fail(x->rule) == 0, "%s", x->rule);
+		CHECK(fake(fail)(x->rule) == 0, "%s", x->rule);
 	else if (x->fails)
 		fail_some(x->pauses);
 	if (x->pauses)
@@ -71,8 +71,8 @@ static void call(struct dream *x, bool keep)
 	snprintf(x->why, sizeof x->why, "%s", x->result == STALLOC_OK ? "" : stalloc_last_error());
 	if (x->fails && !x->pauses && chance(2))
 		kit_sleep_ms(1 + (unsigned)below(4)); /* backups are dropped behind it */
-	if (x->fails) kit_fake_fail("");
-	calls = kit_fake_count("*") - calls;
+	if (x->fails) fake(fail)("");
+	calls = fake(count)("*") - calls;
 	TELL("%s device %d, regions %#x%s: %s", x->pauses ? "pause" : "resume", x->device, x->mask,
 	     x->pauses && !keep ? " without a backup" : "", x->why);
 	if (!x->fails && calls > span) span = calls < 400 ? calls : 400;
@@ -98,7 +98,7 @@ static int told(const struct dream *x, int device)
 
 static enum answer ask(int device, int region)
 {
-	CHECK(region_begin(region) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(region_begin(region));
 	void *at = stalloc_malloc(700, device, NULL);
 	enum answer is = answer_of(at, device, region);
 	if (at) stalloc_free(at, 0, device, NULL);
@@ -117,9 +117,7 @@ void dream_is(int device, int region, bool asleep, const char *when)
 /* Asks a closed device, whose requests are served by others, by how much of it sleeps. */
 static int seen_closed(const struct dream *x, int device)
 {
-	struct stalloc_stats s;
-	CHECK(stalloc_get_stats(device, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
-	return x->mask ? UNCHANGED : s.asleep == 0 ? DONE : UNCHANGED;
+	return x->mask || kit_stats_of(device).asleep ? UNCHANGED : DONE;
 }
 
 /* Where nothing is told of a device: all that is meant has changed, or nothing has. */
@@ -212,7 +210,7 @@ static void again(struct dream *x)
 void dream_end(void)
 {
 	struct dream x = some(false);
-	if (chance(2)) pass_all();
+	if (chance(2)) kit_pass_all();
 	dream_play(&x, false);
 	if (x.result == STALLOC_ERR_MEMORY && !life.mishaps) again(&x);
 	stays_look();

@@ -61,9 +61,9 @@ static void arguments(void)
 static void arguments_of_owner(void)
 {
 	for (int i = 0; i < 1000; i++) stalloc_free(stalloc_malloc(512, 0, NULL), 512, 0, NULL);
-	CHECK(stalloc_begin_region("edges") == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_begin_region("edges"));
 	refused(stalloc_malloc(512, -1, NULL), "device");
-	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_end_region());
 	kit_listen();
 	arguments();
 	CHECK(kit_heard("not a live block") == 0, "NULL was taken for a block");
@@ -77,9 +77,9 @@ static void statistics(void)
 	CHECK(a && b, "%s", stalloc_last_error());
 	s = kit_stats();
 	CHECK(s.allocated - before.allocated == 1536, "allocated grew by %llu",
-	      (unsigned long long)(s.allocated - before.allocated));
+	      (ull)(s.allocated - before.allocated));
 	CHECK(s.requested - before.requested == 1512, "requested grew by %llu",
-	      (unsigned long long)(s.requested - before.requested));
+	      (ull)(s.requested - before.requested));
 	CHECK(s.blocks - before.blocks == 2 && s.requests - before.requests == 2, "blocks");
 	CHECK(s.reserved >= s.allocated, "less is reserved than allocated");
 	CHECK(stalloc_base(a, &size) == a && size >= 1000, "base %p, size %zu",
@@ -89,7 +89,7 @@ static void statistics(void)
 	CHECK(s.requested - before.requested == 512, "requested is off by %lld",
 	      (long long)(s.requested - before.requested) - 512);
 	CHECK(s.peak_allocated >= s.allocated + 1024, "no peak");
-	CHECK(stalloc_reset_peak(0) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_reset_peak(0));
 	s = kit_stats();
 	CHECK(s.peak_allocated == s.allocated && s.peak_requested == s.requested &&
 		      s.peak_blocks == s.blocks,
@@ -97,7 +97,7 @@ static void statistics(void)
 	stalloc_free(b, 0, 0, NULL);
 	/* A caller built against an older header. */
 	memset(&s, 0xEE, sizeof s);
-	CHECK(stalloc_get_stats(0, &s, 8) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_get_stats(0, &s, 8));
 	CHECK(s.requests != 0xEEEEEEEEEEEEEEEEu && s.hits == 0xEEEEEEEEEEEEEEEEu,
 	      "more was written than asked for");
 	int length = stalloc_explain(0, text, sizeof text);
@@ -105,23 +105,12 @@ static void statistics(void)
 	      length, text);
 }
 
-/* Runs f with standard error in a file and returns the lines that say word. */
+/* Runs f, and returns the lines on standard error that say word. */
 static int lines_about(const char *word, void (*f)(void))
 {
-	char line[4096];
-	int lines = 0, old = dup(2);
-	FILE *file = tmpfile();
-	CHECK(file && old >= 0, "no file");
-	fflush(stderr);
-	dup2(fileno(file), 2);
+	kit_listen();
 	f();
-	fflush(stderr);
-	dup2(old, 2);
-	close(old);
-	rewind(file);
-	while (fgets(line, sizeof line, file)) lines += strstr(line, word) != NULL;
-	fclose(file);
-	return lines;
+	return kit_heard(word);
 }
 
 /* Foreign addresses and double frees, of blocks of the pool and of a plan. */
@@ -148,7 +137,7 @@ static void wrong_frees(void)
 			planned[i] = stalloc_malloc(100000u * (size_t)(i + 1), 0, NULL);
 		for (int twice = 0; twice < 2; twice++)
 			for (int i = 0; i < 8; i++) stalloc_free(planned[i], 0, 0, NULL);
-		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(stalloc_step(-1));
 		if (kit_stats().hits >= before.hits + 16) break;
 		kit_sleep_ms(5);
 	}
@@ -213,9 +202,8 @@ static void *elsewhere(void *argument)
 
 static void errors_belong_to_threads(void)
 {
-	pthread_t thread;
 	stalloc_step(99);
-	pthread_create(&thread, NULL, elsewhere, NULL);
+	pthread_t thread = kit_thread(elsewhere, NULL);
 	pthread_join(thread, NULL);
 	CHECK(strstr(stalloc_last_error(), "99"), "%s", stalloc_last_error());
 }
@@ -237,7 +225,7 @@ static void private_pools(void)
 		stalloc_begin_pool(0, id, 1, NULL);
 		inside = stalloc_malloc(64 << 20, 0, NULL);
 		stalloc_end_pool(0, id, 1);
-		CHECK(inside, "pool %llu: %s", (unsigned long long)id, stalloc_last_error());
+		CHECK(inside, "pool %llu: %s", (ull)id, stalloc_last_error());
 		stalloc_release_pool(0, id, 1);
 		stalloc_free(inside, 0, 0, NULL);
 	}
@@ -261,7 +249,7 @@ int main(void)
 	out_of_memory();
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.allocated == 0 && s.requested == 0 && s.blocks == 0 && s.active == 0,
-	      "at the end %llu bytes", (unsigned long long)s.allocated);
+	      "at the end %llu bytes", (ull)s.allocated);
 	puts("edges: all as documented");
 	return 0;
 }

@@ -52,7 +52,7 @@ static uint64_t run(uint64_t seed, int steps)
 static void recovered(const char *after)
 {
 	struct block b = {.size = 3 << 20, .tag = 9};
-	kit_fake_fail("");
+	fake(fail)("");
 	b.at = stalloc_malloc(b.size, 0, NULL);
 	CHECK(b.at, "after %s: %s", after, stalloc_last_error());
 	kit_fill(b.at, b.size, b.tag);
@@ -60,7 +60,7 @@ static void recovered(const char *after)
 	block_free(&b);
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.allocated == 0, "after %s: %llu bytes are counted as live", after,
-	      (unsigned long long)s.allocated);
+	      (ull)s.allocated);
 }
 
 static int one(const char *function, const char *nth, const char *code)
@@ -69,9 +69,9 @@ static int one(const char *function, const char *nth, const char *code)
 	alarm(30);
 	snprintf(rule, sizeof rule, "%s:%s:%s", function, nth, code);
 	snprintf(what, sizeof what, "a failure of %s", rule);
-	CHECK(kit_fake_fail(rule) == 0, "the fake driver refuses %s", rule);
+	CHECK(fake(fail)(rule) == 0, "the fake driver refuses %s", rule);
 	if (run(3, 4) > 0) CHECK(*stalloc_last_error(), "%s: refused without a text", what);
-	bool used = kit_fake_count(function) >= strtol(nth, NULL, 10);
+	bool used = fake(count)(function) >= strtol(nth, NULL, 10);
 	recovered(what);
 	return used ? 0 : UNUSED;
 }
@@ -107,11 +107,11 @@ static int on_the_way(const char *function)
 	char rule[128];
 	int n = 1, codes[] = {2, 999, 1};
 	for (; n <= DEEP; n++) {
-		long before = kit_fake_count(function);
+		long before = fake(count)(function);
 		snprintf(rule, sizeof rule, "%s:%d:%d", function, n, codes[n % 3]);
-		CHECK(kit_fake_fail(rule) == 0, "the fake driver refuses %s", rule);
+		CHECK(fake(fail)(rule) == 0, "the fake driver refuses %s", rule);
 		if (run(3, 1) > 0) CHECK(*stalloc_last_error(), "%s: refused without a text", rule);
-		if (kit_fake_count(function) - before < n) break;
+		if (fake(count)(function) - before < n) break;
 	}
 	recovered(function);
 	return n - 1;

@@ -125,9 +125,8 @@ static void *note(void *stream)
 
 static void forked_while_noting(void)
 {
-	pthread_t thread;
 	atomic_store(&noting, 1);
-	CHECK(pthread_create(&thread, NULL, note, (void *)0x8000) == 0, "no thread");
+	pthread_t thread = kit_thread(note, (void *)0x8000);
 	while (atomic_load(&noting) == 1) kit_sleep_ms(1);
 	fork_once();
 	atomic_store(&noting, 0);
@@ -137,11 +136,9 @@ static void forked_while_noting(void)
 /* A child whose parent was in Go at that moment, with a deferred free. */
 static void forked_within(void)
 {
-	pthread_t thread;
-	void *block = stalloc_malloc(1 << 20, 0, NULL);
-	CHECK(block, "%s", stalloc_last_error());
+	void *block = kit_get(1 << 20, 0, NULL);
 	stalloc_set_tracker(stay);
-	CHECK(pthread_create(&thread, NULL, grow, NULL) == 0, "no thread");
+	pthread_t thread = kit_thread(grow, NULL);
 	while (atomic_load(&within) == 0) kit_sleep_ms(1);
 	stalloc_free(block, 0, 0, NULL);
 	fork_once();
@@ -169,19 +166,15 @@ int main(int argc, char **argv)
 					.habits = {.noise = 5, .shared = 5},
 					.random = kit_random(&seed),
 					.id = (uint64_t)i + 1};
-		CHECK(pthread_create(&threads[i], NULL, play, &players[i]) == 0, "no thread");
+		threads[i] = kit_thread(play, &players[i]);
 	}
-	struct block mine = {.size = 3 << 20, .tag = 77};
-	mine.at = stalloc_malloc(mine.size, 0, NULL);
-	CHECK(mine.at, "%s", stalloc_last_error());
-	kit_fill(mine.at, mine.size, mine.tag);
+	struct block mine = block_get(3 << 20, 0, NULL, 77);
 	for (int n = 0; n < CHILDREN; n++) {
 		int status;
 		pid_t pid = fork();
 		CHECK(pid >= 0, "cannot fork");
 		if (pid == 0) child(mine.at, n);
-		for (int i = 0; i < 5; i++)
-			CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+		for (int i = 0; i < 5; i++) OK(stalloc_step(-1));
 		CHECK(waitpid(pid, &status, 0) == pid, "lost a child");
 		CHECK(WIFEXITED(status), "child %d ended by signal %d", n, WTERMSIG(status));
 		CHECK(WEXITSTATUS(status) == 0, "child %d failed check %d", n, WEXITSTATUS(status));
@@ -190,13 +183,13 @@ int main(int argc, char **argv)
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(threads[i], NULL);
 		CHECK(players[i].failed == 0, "%llu requests of the parent were refused",
-		      (unsigned long long)players[i].failed);
+		      (ull)players[i].failed);
 	}
 	block_free(&mine);
 	program_drop(&program);
-	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_step(-1));
 	CHECK(kit_stats().allocated == 0, "the parent lost count");
 	printf("%d children, %llu requests of the parent meanwhile\n", CHILDREN,
-	       (unsigned long long)kit_stats().requests);
+	       (ull)kit_stats().requests);
 	return 0;
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "life.h"
-#include "filter.h"
 
 enum { PIECES = 24, KEPT = 6, REUSED = 4 };
 
@@ -14,7 +13,7 @@ static _Atomic uint64_t kept[DEVICES][KEPT], pools = REUSED;
 /* An id is the worker's own, and at times one that was released before. */
 static uint64_t begin(struct worker *w, int device, void *stream, bool all)
 {
-	struct filter one = {.functor = {.stream = stream}, .manager = copy, .invoker = same};
+	struct kit_filter one = kit_only(stream);
 	uint64_t id = kit_below(&w->random, 4) ? atomic_fetch_add(&pools, 1)
 					       : kit_below(&w->random, REUSED);
 	id = id << 8 | (uint64_t)w->id;
@@ -43,7 +42,7 @@ static void restore(struct worker *w, struct piece *p, uint64_t id)
 	piece_check(p);
 	if (!stalloc_serves_pools(p->device)) return piece_over(p);
 	int result = stalloc_malloc_at(p->at, p->size, p->device, p->stream, pool);
-	CHECK(result == STALLOC_OK, "%s", stalloc_last_error());
+	OK(result);
 	w->served[p->device]++;
 	piece_wake(p, false);
 	piece_give(w, p);
@@ -80,14 +79,7 @@ void graph_pool(struct worker *w)
 			if (p[i].at) restore(w, &p[i], id);
 	}
 	if (!early && !keep) stalloc_release_pool(device, id, 7);
-	road_drop(stream);
-}
-
-static int capture(const char *name, void *stream)
-{
-	int (*f)(void *);
-	*(void **)&f = kit_symbol("driver", name);
-	return f(stream);
+	kit_stream_end(stream);
 }
 
 void graph_capture(struct worker *w)
@@ -102,7 +94,7 @@ void graph_capture(struct worker *w)
 	road_leave(road);
 	if (!stream) return;
 	uint64_t id = begin(w, device, stream, false);
-	CHECK(capture("fakecuda_capture_begin", stream) == 0, "no capture");
+	CHECK(fake(capture_begin)(stream) == 0, "no capture");
 	churn(w, p, device, stream);
 	for (int i = 0; i < PIECES; i++)
 		if (used[i].at) life.sound ? piece_give_kept(w, &used[i]) : piece_give(w, &used[i]);
@@ -110,13 +102,13 @@ void graph_capture(struct worker *w)
 	churn(w, p, device, stream);
 	for (int i = 0; i < PIECES; i++)
 		if (used[i].at) piece_over(&used[i]);
-	int state = capture("fakecuda_capture_end", stream);
+	int state = fake(capture_end)(stream);
 	CHECK(state == 1 || life.mishaps, "a capture was invalidated");
 	stalloc_end_pool(device, id, 7);
 	churn(w, p, device, stream);
 	for (int i = 0; i < PIECES; i++) piece_give(w, &p[i]);
 	stalloc_release_pool(device, id, 7);
-	road_drop(stream);
+	kit_stream_end(stream);
 	w->did.captures++;
 }
 

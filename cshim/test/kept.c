@@ -10,11 +10,10 @@ static const size_t size = 64 << 20;
 static void as_the_driver_says(const char *after, long blocks)
 {
 	struct stalloc_stats s = kit_stats();
-	CHECK(kit_fake_live("blocks") == blocks && s.reserved == (uint64_t)blocks * size &&
+	CHECK(fake(live)("blocks") == blocks && s.reserved == (uint64_t)blocks * size &&
 		      s.blocks == 0,
 	      "after %s: %llu bytes in %llu blocks, the driver has %ld blocks, expected are %ld",
-	      after, (unsigned long long)s.reserved, (unsigned long long)s.blocks,
-	      kit_fake_live("blocks"), blocks);
+	      after, (ull)s.reserved, (ull)s.blocks, fake(live)("blocks"), blocks);
 }
 
 /* A driver that takes no block back is not asked about all of them each time. */
@@ -23,13 +22,13 @@ static void for_good(void)
 	enum { N = 300 };
 	void *p[N];
 	for (int i = 0; i < N; i++)
-		CHECK((p[i] = stalloc_malloc(4096, 0, NULL)), "%s", stalloc_last_error());
-	kit_fake_fail("cuMemFree:*:999");
-	long before = kit_fake_count("cuMemFree");
+		p[i] = kit_get(4096, 0, NULL);
+	fake(fail)("cuMemFree:*:999");
+	long before = fake(count)("cuMemFree");
 	for (int i = 0; i < N; i++) stalloc_free(p[i], 0, 0, NULL);
-	long calls = kit_fake_count("cuMemFree") - before;
+	long calls = fake(count)("cuMemFree") - before;
 	CHECK(calls <= 10 * N, "%d blocks were freed by %ld calls", N, calls);
-	kit_fake_fail("");
+	fake(fail)("");
 	stalloc_empty_cache();
 	as_the_driver_says("a driver that takes nothing", 0);
 }
@@ -38,18 +37,14 @@ int main(void)
 {
 	static const char *const calls[] = {"cuMemFree:*:999", "cuCtxPushCurrent:*:999",
 					    "cuInit:*:999"};
-	int (*begin)(void *), (*end)(void *);
-	*(void **)&begin = kit_symbol("driver", "fakecuda_capture_begin");
-	*(void **)&end = kit_symbol("driver", "fakecuda_capture_end");
 	kit_watchdog(30);
 	kit_listen();
 	for (int i = 0; i < 6; i++) {
-		void *p = stalloc_malloc(size, 0, NULL);
-		CHECK(p, "%s", stalloc_last_error());
-		kit_fake_fail(calls[i % 3]);
+		void *p = kit_get(size, 0, NULL);
+		fake(fail)(calls[i % 3]);
 		stalloc_free(p, 0, 0, NULL);
 		stalloc_empty_cache();
-		kit_fake_fail("");
+		fake(fail)("");
 		as_the_driver_says(calls[i % 3], 1);
 		if (i % 2)
 			stalloc_empty_cache();
@@ -60,9 +55,9 @@ int main(void)
 	CHECK(kit_heard("cannot be given back to the driver yet") == 1,
 	      "nothing was said of it, or too much");
 	void *p = stalloc_malloc(size, 0, NULL);
-	CHECK(begin((void *)0x1000) >= 0, "no capture");
+	CHECK(fake(capture_begin)((void *)0x1000) >= 0, "no capture");
 	stalloc_free(p, 0, 0, NULL);
-	CHECK(end((void *)0x1000) == 1, "the capture was invalidated");
+	CHECK(fake(capture_end)((void *)0x1000) == 1, "the capture was invalidated");
 	as_the_driver_says("a capture", 0);
 	for_good();
 	puts("kept: no block was forgotten");

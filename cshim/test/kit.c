@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../../cuda/driver.h"
 
 enum { WHOLE = 32 << 10, STRIDE = 4096, EDGE = 4096 };
 
@@ -26,7 +27,7 @@ void kit_fail(const char *file, int line, const char *condition, const char *for
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
-	fprintf(stderr, " (seed %llu)\n", (unsigned long long)seed_of_run);
+	fprintf(stderr, " (seed %llu)\n", (ull)seed_of_run);
 	abort();
 }
 
@@ -54,7 +55,7 @@ uint64_t kit_seed(void)
 	clock_gettime(CLOCK_REALTIME, &now);
 	seed_of_run = kit_number("STALLOC_TEST_SEED",
 				 (uint64_t)now.tv_sec * 1000003u ^ (uint64_t)now.tv_nsec);
-	printf("seed %llu (STALLOC_TEST_SEED repeats it)\n", (unsigned long long)seed_of_run);
+	printf("seed %llu (STALLOC_TEST_SEED repeats it)\n", (ull)seed_of_run);
 	fflush(stdout);
 	return seed_of_run;
 }
@@ -146,19 +147,23 @@ static void *watch(void *argument)
 	}
 	if (kept) kit_heard("");
 	fprintf(stderr, "watchdog: no progress for %u s after %llu blocks (seed %llu)\n", seconds,
-		(unsigned long long)atomic_load(&progress), (unsigned long long)seed_of_run);
+		(ull)atomic_load(&progress), (ull)seed_of_run);
 	tell_threads();
 	abort();
 }
 
-void kit_watchdog(unsigned seconds)
+pthread_t kit_thread(void *(*f)(void *), void *argument)
 {
 	pthread_t thread;
-	CHECK(pthread_create(&thread, NULL, watch, (void *)(uintptr_t)seconds) == 0, "no thread");
-	pthread_detach(thread);
+	CHECK(pthread_create(&thread, NULL, f, argument) == 0, "no thread");
+	return thread;
 }
 
-/* A symbol of the library that a key of STALLOC_CONF names. */
+void kit_watchdog(unsigned seconds)
+{
+	pthread_detach(kit_thread(watch, (void *)(uintptr_t)seconds));
+}
+
 void *kit_symbol(const char *conf_key, const char *symbol)
 {
 	char path[1024] = "";
@@ -173,25 +178,76 @@ void *kit_symbol(const char *conf_key, const char *symbol)
 	return found;
 }
 
-int kit_fake_fail(const char *rules)
+void *kit_get(size_t size, int device, void *stream)
 {
-	int (*f)(const char *);
-	*(void **)&f = kit_symbol("driver", "fakecuda_fail");
-	return f(rules);
+	void *at = stalloc_malloc(size, device, stream);
+	CHECK(at, "%s", stalloc_last_error());
+	return at;
 }
 
-long kit_fake_count(const char *name)
+void kit_pass_all(void)
 {
-	long (*f)(const char *);
-	*(void **)&f = kit_symbol("driver", "fakecuda_count");
-	return f(name);
+	while (fake(pass)(0, 1L << 40)) kit_progress();
 }
 
-long kit_fake_live(const char *kind)
+static struct {
+	__typeof__(((struct stalloc_driver *)0)->cuInit) init;
+	__typeof__(((struct stalloc_driver *)0)->cuDevicePrimaryCtxRetain) retain;
+	__typeof__(((struct stalloc_driver *)0)->cuCtxPushCurrent) push;
+	__typeof__(((struct stalloc_driver *)0)->cuCtxPopCurrent) pop;
+	__typeof__(((struct stalloc_driver *)0)->cuStreamCreate) create;
+	__typeof__(((struct stalloc_driver *)0)->cuStreamDestroy) destroy;
+} driver;
+static stalloc_cu_context contexts[8];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Before any call of the driver fails. */
+static void open_driver(void)
 {
-	long (*f)(const char *);
-	*(void **)&f = kit_symbol("driver", "fakecuda_live");
-	return f(kind);
+	int devices;
+	int (*count)(int *);
+	*(void **)&driver.init = kit_symbol("driver", "cuInit");
+	*(void **)&driver.retain = kit_symbol("driver", "cuDevicePrimaryCtxRetain");
+	*(void **)&driver.push = kit_symbol("driver", "cuCtxPushCurrent_v2");
+	*(void **)&driver.pop = kit_symbol("driver", "cuCtxPopCurrent_v2");
+	*(void **)&driver.create = kit_symbol("driver", "cuStreamCreate");
+	*(void **)&driver.destroy = kit_symbol("driver", "cuStreamDestroy_v2");
+	*(void **)&count = kit_symbol("driver", "cuDeviceGetCount");
+	CHECK(driver.init(0) == 0 && count(&devices) == 0, "no driver");
+	for (int d = 0; d < devices; d++)
+		CHECK(driver.retain(&contexts[d], d) == 0, "no context");
+}
+
+void *kit_stream(int device, unsigned flags)
+{
+	void *stream = NULL;
+	stalloc_cu_context popped;
+	pthread_once(&once, open_driver);
+	if (driver.push(contexts[device]) != 0) return NULL;
+	if (driver.create(&stream, flags) != 0) stream = NULL;
+	while (driver.pop(&popped) != 0) kit_sleep_ms(1); /* the driver fails at times */
+	return stream;
+}
+
+void kit_stream_end(void *stream)
+{
+	stalloc_cu_context popped;
+	while (driver.push(contexts[0]) != 0) kit_sleep_ms(1);
+	while (driver.destroy(stream) != 0) kit_sleep_ms(1);
+	while (driver.pop(&popped) != 0) kit_sleep_ms(1);
+}
+
+static bool manage(union kit_functor *to, const union kit_functor *from, int operation)
+{
+	if (operation == 2) *to = *from;
+	return false;
+}
+
+static bool same(const union kit_functor *f, void **stream) { return f->stream == *stream; }
+
+struct kit_filter kit_only(void *stream)
+{
+	return (struct kit_filter){{.stream = stream}, manage, same};
 }
 
 void kit_listen(void)
@@ -219,11 +275,20 @@ int kit_heard(const char *text)
 	return found;
 }
 
-struct stalloc_stats kit_stats(void)
+struct stalloc_stats kit_stats_of(int device)
 {
 	struct stalloc_stats s;
-	CHECK(stalloc_get_stats(0, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_get_stats(device, &s, sizeof s));
 	return s;
+}
+
+void kit_nothing_left(const char *after)
+{
+	stalloc_empty_cache();
+	struct stalloc_stats s = kit_stats();
+	CHECK(s.reserved == 0 && s.blocks == 0 && s.active == 0 && fake(live)("pins") == 0,
+	      "after %s %llu bytes in %llu blocks, %llu active, %llu held, %ld pinned", after,
+	      (ull)s.allocated, (ull)s.blocks, (ull)s.active, (ull)s.reserved, fake(live)("pins"));
 }
 
 int kit_threads(void)

@@ -2,11 +2,15 @@
 #ifndef STALLOC_TEST_KIT_H
 #define STALLOC_TEST_KIT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../tests/fakecuda/fakecuda.h"
 #include "../stalloc.h"
+
+typedef unsigned long long ull; /* as printf wants it */
 
 /* Ends the process with a message unless the condition holds. */
 #define CHECK(condition, ...)                                                          \
@@ -15,6 +19,9 @@
 	} while (0)
 void kit_fail(const char *file, int line, const char *condition, const char *format, ...)
 	__attribute__((noreturn, format(printf, 4, 5)));
+#define OK(call) CHECK((call) == STALLOC_OK, "%s", stalloc_last_error())
+/* Allocates a block; the test ends if there is none. */
+void *kit_get(size_t size, int device, void *stream);
 
 /* splitmix64: every state is a good seed. */
 uint64_t kit_random(uint64_t *state);
@@ -36,20 +43,45 @@ long kit_damage(const void *block, size_t size, uint64_t tag);
 void kit_watchdog(unsigned seconds);
 void kit_progress(void);
 
-/* Functions of the simulated driver named in STALLOC_CONF (tests/fakecuda). */
-int kit_fake_fail(const char *rules);
-long kit_fake_count(const char *name);
-long kit_fake_live(const char *kind);
+/* A symbol of the library that a key of STALLOC_CONF names. */
 void *kit_symbol(const char *conf_key, const char *symbol);
+/* A function of the simulated driver (tests/fakecuda): fake(live)("streams"). */
+#define fake(name)                                                                \
+	({                                                                        \
+		static void *_Atomic f_;                                          \
+		if (!f_) f_ = kit_symbol("driver", "fakecuda_" #name);            \
+		(__typeof__(fakecuda_##name) *)f_;                                \
+	})
+
+void kit_pass_all(void); /* the simulated driver's work that is held back */
+
+/* A stream of the driver's, of cuStreamCreate's flags; NULL: the driver fails. */
+void *kit_stream(int device, unsigned flags);
+void kit_stream_end(void *stream);
+/* The filter of a private pool that takes one stream, in the layout of a
+ * std::function<bool(cudaStream_t)>, as PyTorch passes it. */
+struct kit_filter {
+	union kit_functor {
+		void *stream;
+		char bytes[16];
+	} functor;
+	bool (*manager)(union kit_functor *to, const union kit_functor *from, int operation);
+	bool (*invoker)(const union kit_functor *functor, void **stream);
+};
+struct kit_filter kit_only(void *stream);
 
 /* From kit_listen on, standard error is kept; kit_heard lets it out again and returns how
  * many of its lines contain a text. */
 void kit_listen(void);
 int kit_heard(const char *text);
 
-struct stalloc_stats kit_stats(void);
+struct stalloc_stats kit_stats_of(int device);
+static inline struct stalloc_stats kit_stats(void) { return kit_stats_of(0); }
+/* Once the cache is emptied, nothing lives, waits or is held, pinned memory of the host neither. */
+void kit_nothing_left(const char *after);
 /* Resident memory that is this process's own. */
 size_t kit_resident(void);
+pthread_t kit_thread(void *(*f)(void *), void *argument);
 /* Threads of this process. */
 int kit_threads(void);
 double kit_seconds(void); /* monotonic */

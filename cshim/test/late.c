@@ -38,14 +38,12 @@ static void disturb(int what)
 
 int main(void)
 {
-	pthread_t thread;
 	kit_watchdog(60);
 	pthread_barrier_init(&begin, NULL, 2);
 	pthread_barrier_init(&end, NULL, 2);
-	CHECK(pthread_create(&thread, NULL, freer, NULL) == 0, "no thread");
+	pthread_t thread = kit_thread(freer, NULL);
 	for (int i = 0; i < ROUNDS; i++) {
-		block = stalloc_malloc(3 << 20, 0, NULL);
-		CHECK(block, "%s", stalloc_last_error());
+		block = kit_get(3 << 20, 0, NULL);
 		stalloc_record_stream(block, (void *)0x1000);
 		atomic_store(&freed, false);
 		pthread_barrier_wait(&begin);

@@ -16,7 +16,6 @@ static struct block {
 	uint64_t pattern;
 } states[BLOCKS], frames[FRAMES], others[OTHERS];
 static uint64_t dice, patterns;
-static int (*pass_some)(unsigned long, long);
 static int refused, away;
 static char rule[64]; /* of calls that fail */
 
@@ -38,8 +37,7 @@ static void capture(void)
 	stalloc_capture_pool(0, 3, 3);
 	for (int i = 0; i < FRAMES; i++) {
 		frames[i].size = (size_t)(1 + kit_below(&dice, 3 * MIB));
-		frames[i].at = stalloc_malloc(frames[i].size, 0, NULL);
-		CHECK(frames[i].at, "%s", stalloc_last_error());
+		frames[i].at = kit_get(frames[i].size, 0, NULL);
 	}
 	stalloc_end_pool(0, 3, 3);
 	for (int i = 0; i < FRAMES; i++) stalloc_free(frames[i].at, 0, 0, NULL);
@@ -81,20 +79,19 @@ static void step(bool sound)
 		const char *tags[] = {tag};
 		result = stalloc_pause(0, tags, 1, STALLOC_BACKUP_HOST);
 		CHECK(result == STALLOC_OK || !sound, "%s", stalloc_last_error());
-		kit_fake_fail(NULL);
-		CHECK(stalloc_resume(0, tags, 1) == STALLOC_OK, "%s", stalloc_last_error());
+		fake(fail)(NULL);
+		OK(stalloc_resume(0, tags, 1));
 	}
 	if (stalloc_begin_awake(0, tag, NULL) != STALLOC_OK) {
 		refused++;
 		CHECK(!sound, "%s", stalloc_last_error());
-		kit_fake_fail(NULL);
-		CHECK(stalloc_begin_awake(0, tag, NULL) == STALLOC_OK, "%s", stalloc_last_error());
+		fake(fail)(NULL);
+		OK(stalloc_begin_awake(0, tag, NULL));
 	}
-	while (pass_some(0, 1 << 20)) {} /* as the stream would wait for the copies */
+	kit_pass_all(); /* as the stream would wait for the copies */
 	for (int i = 0; i < FRAMES; i++) check(&frames[i], "what a graph wrote");
 	for (int i = 0; i < BLOCKS; i++) check(&states[i], "a state");
-	CHECK(kit_stats().reserved <= CAPACITY, "%llu are held",
-	      (unsigned long long)kit_stats().reserved);
+	CHECK(kit_stats().reserved <= CAPACITY, "%llu are held", (ull)kit_stats().reserved);
 }
 
 /* The nth call of the driver fails, or all behind it for a while, in any state. */
@@ -108,9 +105,9 @@ static void calls_fail(void)
 	for (size_t i = 0; i < 3 * sizeof names / sizeof *names; i++) {
 		snprintf(rule, sizeof rule, "%s:%d:2", names[i / 3],
 			 1 + (int)kit_below(&dice, i % 3 ? 4 : 40));
-		CHECK(kit_fake_fail(rule) == 0, "%s", rule);
+		CHECK(fake(fail)(rule) == 0, "%s", rule);
 		step(false);
-		kit_fake_fail(NULL);
+		fake(fail)(NULL);
 		step(true);
 	}
 }
@@ -119,29 +116,27 @@ static void calls_fail(void)
 static void events_go_back(void)
 {
 	char name[32];
-	long before = kit_fake_live("events");
+	long before = fake(live)("events");
 	for (int i = 0; i < 200; i++) {
 		snprintf(name, sizeof name, "region %d", i / 100 * i);
-		CHECK(stalloc_begin_region(name) == STALLOC_OK, "%s", stalloc_last_error());
-		char *at = stalloc_malloc(MIB, 0, NULL);
-		CHECK(at, "%s", stalloc_last_error());
+		OK(stalloc_begin_region(name));
+		char *at = kit_get(MIB, 0, NULL);
 		stalloc_end_region();
-		CHECK(stalloc_end_awake(0, name, NULL, STALLOC_CHANGED + i % 2) == STALLOC_OK, "%s",
-		      stalloc_last_error());
+		OK(stalloc_end_awake(0, name, NULL, STALLOC_CHANGED + i % 2));
 		CHECK(i % 3 == 0 && i >= 100 ? true : !stalloc_begin_awake(0, name, NULL), "%s",
 		      stalloc_last_error());
 		stalloc_free(at, 0, 0, NULL);
 		if (i >= 100) stalloc_empty_cache();
 	}
-	CHECK(kit_fake_live("events") < before + 50, "%ld events, %ld before",
-	      kit_fake_live("events"), before);
+	CHECK(fake(live)("events") < before + 50, "%ld events, %ld before",
+	      fake(live)("events"), before);
 }
 
 /* Streams go on, a bit at a time. */
 static void *pass(void *none)
 {
 	for (unsigned long n = 0;; n++) {
-		pass_some(n, 1 + (long)(n % 7));
+		fake(pass)(n, 1 + (long)(n % 7));
 		if (n % 16 == 0) kit_sleep_ms(1);
 	}
 	return none;
@@ -149,19 +144,16 @@ static void *pass(void *none)
 
 int main(void)
 {
-	pthread_t streams;
 	setenv("FAKECUDA_CAPACITY", "67108864", 1);
 	dice = kit_seed();
-	*(void **)&pass_some = kit_symbol("driver", "fakecuda_pass");
-	if (kit_number("FAKECUDA_HELD", 0)) pthread_create(&streams, NULL, pass, NULL);
-	CHECK(stalloc_begin_region(tag) == STALLOC_OK, "%s", stalloc_last_error());
+	if (kit_number("FAKECUDA_HELD", 0)) kit_thread(pass, NULL);
+	OK(stalloc_begin_region(tag));
 	for (int i = 0; i < BLOCKS; i++) {
 		states[i].size = (size_t)(1 + kit_below(&dice, 4 * MIB));
-		states[i].at = stalloc_malloc(states[i].size, 0, NULL);
-		CHECK(states[i].at, "%s", stalloc_last_error());
+		states[i].at = kit_get(states[i].size, 0, NULL);
 		fill(&states[i]);
 	}
-	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_end_region());
 	capture();
 	for (int i = 0; i < FRAMES; i++) fill(&frames[i]);
 	CHECK(stalloc_begin_awake(0, "unknown", NULL) != STALLOC_OK, "there is no such region");
@@ -174,9 +166,7 @@ int main(void)
 	events_go_back();
 	for (int i = 0; i < BLOCKS; i++) stalloc_free(states[i].at, states[i].size, 0, NULL);
 	stalloc_release_pool(0, 3, 3);
-	stalloc_empty_cache();
-	CHECK(kit_stats().reserved == 0 && kit_fake_live("pins") == 0, "%llu are held, %ld pinned",
-	      (unsigned long long)kit_stats().reserved, kit_fake_live("pins"));
+	kit_nothing_left("regions");
 	printf("lends: %d times away, %d times refused\n", away, refused);
 	return 0;
 }

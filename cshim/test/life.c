@@ -23,7 +23,7 @@ static bool one_in(uint64_t *dice, uint64_t n) { return kit_below(dice, n) == 0;
 static void set_number(const char *name, uint64_t value)
 {
 	char text[24];
-	snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+	snprintf(text, sizeof text, "%llu", (ull)value);
 	setenv(name, text, 1);
 }
 
@@ -193,8 +193,7 @@ static void day_play(struct worker *workers, struct worker *w, double most)
 	for (int i = 0; i < life.threads; i++) {
 		workers[i] = (struct worker){.id = i + 1,
 					     .random = life.seed + 1000 * (uint64_t)(i + 1)};
-		CHECK(pthread_create(&workers[i].thread, NULL, live, &workers[i]) == 0,
-		      "no thread");
+		workers[i].thread = kit_thread(live, &workers[i]);
 	}
 	rough_start(workers, life.threads);
 	wait_out(w, life.seconds < most ? life.seconds : most);

@@ -78,7 +78,6 @@ int road_enter(struct worker *w, int device, int wanted);
 void *road_stream(int road);
 void road_leave(int road);
 void *road_new(struct worker *w, int device); /* a stream of one's own, NULL: none can be made */
-void road_drop(void *stream);
 void road_renew(struct worker *w);
 void road_visit(struct worker *w); /* one that lives for a moment */
 void roads_close(void);

@@ -38,7 +38,7 @@ bool call_fails(void)
 	if (!life.mishaps || !chance(3)) return false;
 	snprintf(rule, sizeof rule, "%s:%d:2", names[below(sizeof names / sizeof *names)],
 		 1 + (int)below(6));
-	CHECK(kit_fake_fail(rule) == 0, "%s", rule);
+	CHECK(fake(fail)(rule) == 0, "%s", rule);
 	TELL("fail %s", rule);
 	night.w->did.mishaps++;
 	return true;
@@ -58,7 +58,7 @@ void loan_begin(void)
 	int result = stalloc_end_awake(device, tag_of(r), stream,
 				       STALLOC_CHANGED | (chance(3) ? STALLOC_ALL_LEAVES : 0));
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
-	if (fails) kit_fake_fail("");
+	if (fails) fake(fail)("");
 	TELL("lend device %d, region %d: %s", device, r, why);
 	CHECK(result == STALLOC_OK || fails, "%s", why);
 	night.lent[device][r] = result == STALLOC_OK;
@@ -71,7 +71,7 @@ static void end(int device, int r)
 	bool fails = call_fails();
 	int result = stalloc_begin_awake(device, tag_of(r), stream);
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
-	if (fails) kit_fake_fail("");
+	if (fails) fake(fail)("");
 	TELL("open device %d, region %d: %s", device, r, why);
 	CHECK(result == STALLOC_OK || fails || night.asleep[device][r] ||
 		      strstr(why, "is reached") || strstr(why, "no memory left") ||
@@ -90,7 +90,7 @@ void loan_end(void)
 	if (chance(3)) {
 		bool fails = call_fails();
 		int result = stalloc_prefetch(device, tag_of(r));
-		if (fails) kit_fake_fail("");
+		if (fails) fake(fail)("");
 		CHECK(result == STALLOC_OK || fails || !stays_in(device, r), "%s",
 		      stalloc_last_error());
 	}
@@ -109,11 +109,11 @@ void loans_close(void)
 		stays_look();
 		for (int i = 0; i < STAYS; i++)
 			if (stay_awake(&night.stays[i])) stay_give(&night.stays[i]);
-		pass_all();
+		kit_pass_all();
 		stalloc_empty_cache();
 	}
 	for (int i = 0; i < STAYS; i++)
 		if (night.stays[i].region) stay_give(&night.stays[i]);
-	pass_all();
+	kit_pass_all();
 	stalloc_empty_cache();
 }

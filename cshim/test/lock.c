@@ -59,13 +59,10 @@ static void exclusion(void)
 	pthread_t threads[THREADS];
 	for (uintptr_t round = 0; round < ROUNDS; round++) {
 		for (uintptr_t i = 0; i < THREADS; i++)
-			CHECK(pthread_create(&threads[i], NULL, work,
-					     (void *)(round * THREADS + i + 1)) == 0,
-			      "no thread");
+			threads[i] = kit_thread(work, (void *)(round * THREADS + i + 1));
 		for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	}
-	CHECK(counter == wanted, "%llu were inside, %llu counted", (unsigned long long)wanted,
-	      (unsigned long long)counter);
+	CHECK(counter == wanted, "%llu were inside, %llu counted", (ull)wanted, (ull)counter);
 }
 
 /* Takes the lock, so often that it is biased if so said, and stays inside. */
@@ -84,9 +81,8 @@ static void *hold(void *times)
 
 static void comes_back(uintptr_t times)
 {
-	pthread_t thread;
 	atomic_store(&holder, 0);
-	CHECK(pthread_create(&thread, NULL, hold, (void *)times) == 0, "no thread");
+	pthread_t thread = kit_thread(hold, (void *)times);
 	while (atomic_load(&holder) != 1) kit_sleep_ms(1);
 	for (int i = 0; i < 100; i++) {
 		CHECK(!stalloc_try_lock(&d), "two are inside");
@@ -113,7 +109,7 @@ static void all_wake(void)
 	pthread_t threads[THREADS];
 	CHECK(stalloc_lock_try_exchange(&d.lock, 0), "it is taken");
 	for (uintptr_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
+		threads[i] = kit_thread(enter, (void *)(i + 1));
 	while (atomic_load(&d.lock.state) != STALLOC_CONTENDED) kit_sleep_ms(1);
 	atomic_store(&nudged, 0);
 	while (atomic_load(&nudged) < 2 * THREADS)
@@ -138,8 +134,7 @@ int main(void)
 		comes_back(2 * STALLOC_BIAS_STREAK);
 		comes_back(2 * STALLOC_BIAS_STREAK); /* another thread's bias */
 	}
-	printf("lock: one at a time, %s\n", slots[1][0].thread
-						    ? "biased and not"
-						    : "never biased: no membarrier here");
+	printf("lock: one at a time, %s\n",
+	       slots[1][0].thread ? "biased and not" : "never biased: no membarrier here");
 	return 0;
 }

@@ -50,12 +50,11 @@ int main(void)
 	pthread_barrier_init(&begin, NULL, FREERS + 1);
 	pthread_barrier_init(&end, NULL, FREERS + 1);
 	for (uintptr_t i = 0; i < FREERS; i++)
-		CHECK(pthread_create(&threads[i], NULL, freer, (void *)i) == 0, "no thread");
+		threads[i] = kit_thread(freer, (void *)i);
 	for (int step = 0; rounds < ROUNDS; step++) {
 		struct stalloc_stats before = kit_stats(), s;
 		for (int i = 0; i < BLOCKS; i++)
-			CHECK((blocks[i] = stalloc_malloc(size_of(i), 0, NULL)), "%s",
-			      stalloc_last_error());
+			blocks[i] = kit_get(size_of(i), 0, NULL);
 		s = kit_stats();
 		bool hit = s.hits - before.hits > BLOCKS / 2;
 		served += hit;
@@ -63,18 +62,17 @@ int main(void)
 			misses(step);
 			pthread_barrier_wait(&end);
 			/* Needs nearly all of the device: what was freed must be found. */
-			void *all = stalloc_malloc(whole, 0, NULL);
-			CHECK(all, "%s", stalloc_last_error());
+			void *all = kit_get(whole, 0, NULL);
 			stalloc_free(all, 0, 0, NULL);
 			rounds++;
 		} else {
 			for (int i = 0; i < BLOCKS; i++) stalloc_free(blocks[i], 0, 0, NULL);
 		}
-		CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(stalloc_step(0));
 		s = kit_stats();
 		CHECK(s.allocated == 0 && s.blocks == 0,
 		      "step %d: all was freed, %llu bytes in %llu blocks stay", step,
-		      (unsigned long long)s.allocated, (unsigned long long)s.blocks);
+		      (ull)s.allocated, (ull)s.blocks);
 		CHECK(step < 3000, "a plan served %d times", served);
 		if (!hit) kit_sleep_ms(2);
 		kit_progress();

@@ -45,21 +45,20 @@ static void *fail(void *seed)
 		snprintf(rules, sizeof rules, "%s:%s:%d,%s:%d:%d", f, nth,
 			 codes[kit_below(&random, 6)], g, 1 + (int)kit_below(&random, 40),
 			 codes[kit_below(&random, 6)]);
-		CHECK(kit_fake_fail(rules) == 0, "%s", rules);
+		CHECK(fake(fail)(rules) == 0, "%s", rules);
 		atomic_fetch_add(&failures, 1);
 		kit_sleep_ms(lasting ? 1u << kit_below(&random, 8)
 				     : (unsigned)kit_below(&random, 20));
-		if (lasting) kit_fake_fail("");
+		if (lasting) fake(fail)("");
 	}
-	kit_fake_fail("");
+	fake(fail)("");
 	return NULL;
 }
 
 void mishaps_start(void)
 {
 	if (life.mishaps)
-		CHECK(pthread_create(&failing, NULL, fail, (void *)(uintptr_t)(life.seed + 7)) == 0,
-		      "no thread");
+		failing = kit_thread(fail, (void *)(uintptr_t)(life.seed + 7));
 }
 
 void mishaps_end(struct worker *w)
@@ -108,10 +107,9 @@ void rough_start(struct worker *workers, int n)
 	victims = workers;
 	victim_count = n;
 	sigaction(SIGUSR1, &action, NULL);
-	CHECK(pthread_create(&pest, NULL, pester, (void *)(uintptr_t)(life.seed + 9)) == 0,
-	      "no thread");
+	pest = kit_thread(pester, (void *)(uintptr_t)(life.seed + 9));
 	for (int i = 0; i < HOGS; i++)
-		CHECK(pthread_create(&hogs[i], NULL, hog, NULL) == 0, "no thread");
+		hogs[i] = kit_thread(hog, NULL);
 }
 
 /* One thread runs only where nobody else wants to, another seldom. */

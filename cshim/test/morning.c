@@ -16,7 +16,7 @@ static void wake_all(void)
 		}
 		for (int i = 0; i < STAYS; i++)
 			if (stay_awake(&night.stays[i])) stay_give(&night.stays[i]);
-		pass_all();
+		kit_pass_all();
 		stalloc_empty_cache();
 	}
 	CHECK(false, "it does not wake: %s", x.why);
@@ -27,9 +27,8 @@ static void wake_all(void)
 static void unpin(void)
 {
 	struct dream down = {.device = -1, .pauses = true}, up = {.device = -1};
-	for (int i = 0; kit_fake_live("pins") > 0; i++) {
-		CHECK(i < 400, "%ld pieces of the host's memory stay pinned",
-		      kit_fake_live("pins"));
+	for (int i = 0; fake(live)("pins") > 0; i++) {
+		CHECK(i < 400, "%ld pieces of the host's memory stay pinned", fake(live)("pins"));
 		kit_sleep_ms(5);
 		if (i % 20 != 19) continue;
 		stalloc_empty_cache();
@@ -44,11 +43,10 @@ void dreams_close(void)
 	loans_close();
 	unpin();
 	for (int d = 0; d < life.devices; d++) {
-		struct stalloc_stats s;
-		CHECK(stalloc_get_stats(d, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
+		struct stalloc_stats s = kit_stats_of(d);
 		CHECK(s.asleep == 0 && s.backup == 0,
 		      "device %d is awake: %llu bytes sleep, %llu are kept", d,
-		      (unsigned long long)s.asleep, (unsigned long long)s.backup);
+		      (ull)s.asleep, (ull)s.backup);
 	}
 	stays_look();
 }

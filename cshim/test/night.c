@@ -12,11 +12,9 @@ struct night night;
 static _Atomic uint64_t deeds_done;
 static void *go_on(void *unused)
 {
-	int (*pass)(unsigned long, long);
-	*(void **)&pass = kit_symbol("driver", "fakecuda_pass");
 	for (uint64_t last = 0; !atomic_load(&over); kit_sleep_ms(50)) {
 		uint64_t now = atomic_load(&deeds_done);
-		if (now == last) pass(now, 1000);
+		if (now == last) fake(pass)(now, 1000);
 		last = now;
 	}
 	return unused;
@@ -67,7 +65,7 @@ static void stay_play(bool uses)
 		stay_use(s);
 	else
 		stay_give(s);
-	if (night.fails) kit_fake_fail("");
+	if (night.fails) fake(fail)("");
 	night.fails = false;
 }
 
@@ -101,7 +99,6 @@ static void play(void)
 
 void night_play(struct worker *w, double seconds)
 {
-	pthread_t device;
 	double start = kit_seconds();
 	night.w = w;
 	night.tells = kit_number("ATTACK_TELL", 0);
@@ -112,7 +109,7 @@ void night_play(struct worker *w, double seconds)
 	night.streams = kit_below(&w->random, 3) == 0 && !life.limits &&
 			!strstr(getenv("STALLOC_CONF"), "pool:gmlake");
 	stays_open();
-	CHECK(pthread_create(&device, NULL, go_on, NULL) == 0, "no thread");
+	pthread_t device = kit_thread(go_on, NULL);
 	if (night.streams) once_play();
 	while (kit_seconds() - start < seconds) play();
 	for (int d = 0; d < life.devices; d++) quota_set(d, 1);

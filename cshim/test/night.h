@@ -59,7 +59,6 @@ enum answer { IS_AWAKE, IS_ASLEEP, IS_FULL };
 enum answer answer_of(void *at, int device, int region); /* what a request of it was told */
 void stays_look(void); /* at all that are awake, when all work has passed */
 void pass_some(void);
-void pass_all(void);
 void lane_renew(void);
 void lanes_close(void);
 void work_write(const struct piece *p, int lane); /* its pattern, as work in a lane */

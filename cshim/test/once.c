@@ -19,9 +19,7 @@ static void *stream_of(int device)
 
 static size_t reserved(int device)
 {
-	struct stalloc_stats s;
-	CHECK(stalloc_get_stats(device, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
-	return s.reserved;
+	return kit_stats_of(device).reserved;
 }
 
 /* False: the device is full. */
@@ -40,7 +38,7 @@ static bool round_of(int device)
 		x->at = stalloc_malloc(pack, device, x->stream);
 		if (answer_of(x->at, device, 0) != IS_AWAKE) break;
 		piece_claim(x, true);
-		pass_all(); /* of whoever had it before */
+		kit_pass_all(); /* of whoever had it before */
 		piece_few(x, true);
 	}
 	for (int i = 0; i < served; i++) {
@@ -68,8 +66,8 @@ void once_play(void)
 
 void once_close(void)
 {
-	pass_all();
+	kit_pass_all();
 	for (int d = 0; d < life.devices; d++)
 		for (int i = 0; i < POOL; i++)
-			if (pool[d][i]) road_drop(pool[d][i]);
+			if (pool[d][i]) kit_stream_end(pool[d][i]);
 }

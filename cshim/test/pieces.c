@@ -36,8 +36,7 @@ void piece_claim(const struct piece *p, bool in)
 		CHECK((was & mask) == 0,
 		      "%s %p of %zu bytes on device %d, stream %p, tag %#llx: %s",
 		      in ? "block" : "the free of", p->at, p->size, p->device, p->stream,
-		      (unsigned long long)p->tag,
-		      in ? "some of its bytes are another's (an overlap)"
+		      (ull)p->tag, in ? "some of its bytes are another's (an overlap)"
 			 : "some of its bytes were nobody's");
 		from += n;
 	}
@@ -65,8 +64,7 @@ void piece_check(const struct piece *p)
 	long bad = fully(p) ? kit_damage(p->at, p->size, p->tag) : piece_few(p, false);
 	CHECK(bad < 0,
 	      "block %p of %zu bytes on device %d, stream %p, tag %#llx was overwritten at byte "
-	      "%ld",
-	      p->at, p->size, p->device, p->stream, (unsigned long long)p->tag, bad);
+	      "%ld", p->at, p->size, p->device, p->stream, (ull)p->tag, bad);
 }
 
 static void fill(const struct piece *p)

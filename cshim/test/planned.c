@@ -16,8 +16,7 @@ static uint64_t rounded(size_t n) { return (n + 511) / 512 * 512; }
 static void ask(void **blocks)
 {
 	for (int i = 0; i < N; i++)
-		CHECK((blocks[i] = stalloc_malloc(size_of(i), 0, mine)), "%s",
-		      stalloc_last_error());
+		blocks[i] = kit_get(size_of(i), 0, mine);
 }
 
 static void give(void **blocks)
@@ -35,7 +34,7 @@ static void learn(void **blocks)
 		if (kit_stats().hits == hits + N) return;
 		give(blocks);
 		CHECK(step < 30000, "no plan was served");
-		CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(stalloc_step(0));
 		if (step > 20) kit_sleep_ms(2); /* the planner has a thread of its own */
 	}
 }
@@ -79,18 +78,18 @@ static void freed_twice(void **blocks)
 	stalloc_free(p, 0, 0, mine);
 	blocks[5] = NULL;
 	s = kit_stats();
-	CHECK(s.blocks == before.blocks - 1, "%llu blocks of %llu", (unsigned long long)s.blocks,
-	      (unsigned long long)before.blocks);
+	CHECK(s.blocks == before.blocks - 1, "%llu blocks of %llu", (ull)s.blocks,
+	      (ull)before.blocks);
 	CHECK(s.allocated == before.allocated - rounded(size_of(5)), "%llu bytes",
-	      (unsigned long long)s.allocated);
+	      (ull)s.allocated);
 	CHECK(s.active == before.active, "%llu bytes are active of %llu",
-	      (unsigned long long)s.active, (unsigned long long)before.active);
+	      (ull)s.active, (ull)before.active);
 	CHECK(!stalloc_base(p, NULL), "a freed slot has a base");
 	give(blocks);
 	int pending = 0;
 	for (; kit_stats().active > kit_stats().allocated; pending++) {
 		CHECK(pending < 10000, "the block never comes free");
-		CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(stalloc_step(0));
 		ask(blocks);
 		if (kit_stats().active > kit_stats().allocated)
 			for (int i = 0; i < N; i++)
@@ -120,7 +119,7 @@ static void many_arenas(void)
 			for (int j = 0; j < OF_STREAM; j++) stalloc_free(blocks[i][j], 0, 0, NULL);
 		CHECK(stalloc_step(0) == STALLOC_OK, "step %d: %s", step, stalloc_last_error());
 		CHECK(step < 30000, "of %d requests %llu were served", STREAMS * OF_STREAM,
-		      (unsigned long long)served);
+		      (ull)served);
 		if (step > 20) kit_sleep_ms(2);
 	}
 }
@@ -141,8 +140,7 @@ int main(void)
 	many_arenas();
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.allocated == 0 && s.blocks == 0 && s.active == 0,
-	      "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
-	      (unsigned long long)s.blocks);
+	      "at the end %llu bytes in %llu blocks", (ull)s.allocated, (ull)s.blocks);
 	puts("planned: all as documented");
 	return 0;
 }

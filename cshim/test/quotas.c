@@ -16,13 +16,6 @@ static size_t most(void)
 							    : life.capacity;
 }
 
-static long of_driver(const char *name, int device)
-{
-	long (*f)(int);
-	*(void **)&f = kit_symbol("driver", name);
-	return f(device);
-}
-
 void quota_set(int device, double fraction)
 {
 	CHECK(stalloc_set_memory_fraction(fraction, device) == STALLOC_OK || night.closed[device],
@@ -35,8 +28,7 @@ void quotas_check(void)
 {
 	for (int d = 0; d < life.devices; d++) {
 		size_t limit = limits[d] && limits[d] < most() ? limits[d] : most();
-		size_t peak = (size_t)of_driver("fakecuda_most", d),
-		       now = (size_t)of_driver("fakecuda_most", d);
+		size_t peak = (size_t)fake(most)(d), now = (size_t)fake(most)(d);
 		CHECK(night.closed[d] || peak <= limit || peak <= held[d],
 		      "device %d held %zu bytes, of %zu that it may, and %zu before", d, peak,
 		      limit, held[d]);

@@ -13,13 +13,6 @@ static struct reel {
 	struct piece frames[FRAMES];
 } reels[REELS];
 
-static int capture(const char *name, void *stream)
-{
-	int (*f)(void *);
-	*(void **)&f = kit_symbol("driver", name);
-	return f(stream);
-}
-
 static void take(struct reel *r)
 {
 	static uint64_t pools;
@@ -29,25 +22,25 @@ static void take(struct reel *r)
 	CHECK(stream, "no stream");
 	*r = (struct reel){.pool = ++pools, .device = device};
 	stalloc_begin_pool(device, r->pool, 11, NULL);
-	CHECK(capture("fakecuda_capture_begin", stream) == 0, "no capture");
+	CHECK(fake(capture_begin)(stream) == 0, "no capture");
 	for (int i = 0; i < FRAMES; i++) {
 		struct piece *p = &r->frames[i];
 		*p = (struct piece){.size = stay_size(), .device = device, .stream = stream};
 		p->at = stalloc_malloc(p->size, device, stream);
 		if (answer_of(p->at, device, 0) == IS_AWAKE) piece_claim(p, true);
 	}
-	CHECK(capture("fakecuda_capture_end", stream) == 1, "a capture was invalidated");
+	CHECK(fake(capture_end)(stream) == 1, "a capture was invalidated");
 	stalloc_end_pool(device, r->pool, 11);
 	for (int i = 0; i < FRAMES; i++) stalloc_free(r->frames[i].at, 0, device, stream);
-	road_drop(stream);
-	TELL("graph of pool %llu on device %d", (unsigned long long)r->pool, device);
+	kit_stream_end(stream);
+	TELL("graph of pool %llu on device %d", (ull)r->pool, device);
 	night.w->did.captures++;
 }
 
 /* On the default stream, so one replay ends before the next begins. */
 static void replay(struct reel *r)
 {
-	TELL("replay of pool %llu", (unsigned long long)r->pool);
+	TELL("replay of pool %llu", (ull)r->pool);
 	for (int i = 0; i < FRAMES; i++)
 		if (r->frames[i].at) {
 			r->frames[i].tag = ++night.w->sequence * 64 + 1;
@@ -60,8 +53,8 @@ static void replay(struct reel *r)
 static void drop(struct reel *r)
 {
 	if (!r->pool) return;
-	TELL("drop pool %llu", (unsigned long long)r->pool);
-	pass_all();
+	TELL("drop pool %llu", (ull)r->pool);
+	kit_pass_all();
 	for (int i = 0; i < FRAMES; i++)
 		if (r->frames[i].at) piece_claim(&r->frames[i], false);
 	stalloc_release_pool(r->device, r->pool, 11);

@@ -13,8 +13,7 @@ static _Atomic bool over;
 static void *work(void *stream)
 {
 	while (!atomic_load(&over)) {
-		void *p = stalloc_malloc(size, 0, stream);
-		CHECK(p, "%s", stalloc_last_error());
+		void *p = kit_get(size, 0, stream);
 		stalloc_free(p, 0, 0, stream);
 	}
 	return NULL;
@@ -23,8 +22,7 @@ static void *work(void *stream)
 static void *get_in(const uint64_t id[2])
 {
 	stalloc_begin_pool(0, id[0], id[1], NULL);
-	void *p = stalloc_malloc(size, 0, NULL);
-	CHECK(p, "%s", stalloc_last_error());
+	void *p = kit_get(size, 0, NULL);
 	stalloc_end_pool(0, id[0], id[1]);
 	return p;
 }
@@ -57,7 +55,7 @@ static void large_ids(void)
 		CHECK(kit_stats().reserved < held, "pool %d keeps what it had", i);
 	}
 	CHECK(kit_stats().reserved == before, "%llu of %llu",
-	      (unsigned long long)kit_stats().reserved, (unsigned long long)before);
+	      (ull)kit_stats().reserved, (ull)before);
 }
 
 int main(void)
@@ -67,8 +65,7 @@ int main(void)
 	stalloc_free(stalloc_malloc(1, 0, NULL), 0, 0, NULL);
 	large_ids();
 	for (uintptr_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, work, (void *)(0x1000 * (i + 1))) == 0,
-		      "no thread");
+		threads[i] = kit_thread(work, (void *)(0x1000 * (i + 1)));
 	for (uint64_t i = 0; i < ROUNDS; i++) {
 		stalloc_begin_pool(0, 10 + i, 0, NULL);
 		for (int k = 0; k < BLOCKS; k++)
@@ -80,11 +77,7 @@ int main(void)
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	for (int i = 0; i < 3; i++) stalloc_step(-1);
-	stalloc_empty_cache();
-	struct stalloc_stats s = kit_stats();
-	CHECK(s.blocks == 0 && s.reserved == 0,
-	      "%llu blocks, %llu bytes are held for pools that were released",
-	      (unsigned long long)s.blocks, (unsigned long long)s.reserved);
+	kit_nothing_left("pools that were released");
 	puts("released: none was lost");
 	return 0;
 }

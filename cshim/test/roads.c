@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "../../cuda/driver.h"
 #include "life.h"
 
 enum { BUSY = -1, NO_STREAM = -2, LASTING = 4 };
@@ -16,46 +15,16 @@ static struct road {
 
 static bool lasts(const struct road *r) { return (r - roads) % STREAMS < LASTING; }
 
-static struct {
-	stalloc_cu_result (*init)(unsigned int);
-	stalloc_cu_result (*retain)(stalloc_cu_context *, stalloc_cu_device);
-	stalloc_cu_result (*push)(stalloc_cu_context);
-	stalloc_cu_result (*pop)(stalloc_cu_context *);
-	stalloc_cu_result (*create)(stalloc_cu_stream *, unsigned int);
-	stalloc_cu_result (*destroy)(stalloc_cu_stream);
-} driver;
-static stalloc_cu_context contexts[DEVICES];
-
 void *road_new(struct worker *w, int device)
 {
-	void *stream = NULL;
-	stalloc_cu_context popped;
-	if (driver.push(contexts[device]) != 0) return NULL;
-	if (driver.create(&stream, 1) != 0) stream = NULL;
-	while (driver.pop(&popped) != 0) kit_sleep_ms(1); /* the driver fails at times */
+	void *stream = kit_stream(device, 1);
 	w->did.streams += stream != NULL;
 	return stream;
 }
 
-void road_drop(void *stream)
-{
-	stalloc_cu_context popped;
-	while (driver.push(contexts[0]) != 0) kit_sleep_ms(1);
-	while (driver.destroy(stream) != 0) kit_sleep_ms(1);
-	while (driver.pop(&popped) != 0) kit_sleep_ms(1);
-}
-
 void roads_open(struct worker *w)
 {
-	*(void **)&driver.init = kit_symbol("driver", "cuInit");
-	*(void **)&driver.retain = kit_symbol("driver", "cuDevicePrimaryCtxRetain");
-	*(void **)&driver.push = kit_symbol("driver", "cuCtxPushCurrent_v2");
-	*(void **)&driver.pop = kit_symbol("driver", "cuCtxPopCurrent_v2");
-	*(void **)&driver.create = kit_symbol("driver", "cuStreamCreate");
-	*(void **)&driver.destroy = kit_symbol("driver", "cuStreamDestroy_v2");
-	CHECK(driver.init(0) == 0, "no driver");
 	for (int d = 0; d < life.devices; d++) {
-		CHECK(driver.retain(&contexts[d], d) == 0, "no context");
 		for (int i = 1; i < STREAMS; i++) {
 			struct road *r = &roads[d * STREAMS + i];
 			CHECK((r->stream = road_new(w, d)), "no stream");
@@ -96,7 +65,7 @@ void road_renew(struct worker *w)
 	if (!atomic_compare_exchange_strong(&r->users, &users, BUSY) &&
 	    (users != NO_STREAM || !atomic_compare_exchange_strong(&r->users, &users, BUSY)))
 		return;
-	if (users != NO_STREAM) road_drop(r->stream);
+	if (users != NO_STREAM) kit_stream_end(r->stream);
 	r->stream = road_new(w, device);
 	atomic_store(&r->users, r->stream ? 0 : NO_STREAM);
 }
@@ -113,7 +82,7 @@ void road_visit(struct worker *w)
 			piece_use(w, &p[i]);
 	uint64_t left = kit_below(&w->random, 3); /* to whoever comes, when the stream is gone */
 	for (uint64_t i = left; i < PIECES; i++) piece_give(w, &p[i]);
-	road_drop(stream);
+	kit_stream_end(stream);
 	for (uint64_t i = 0; i < left; i++)
 		if (p[i].at) cell_leave(w, &p[i]);
 }
@@ -121,5 +90,5 @@ void road_visit(struct worker *w)
 void roads_close(void)
 {
 	for (int i = 0; i < DEVICES * STREAMS; i++)
-		if (roads[i].stream && !lasts(&roads[i])) road_drop(roads[i].stream);
+		if (roads[i].stream && !lasts(&roads[i])) kit_stream_end(roads[i].stream);
 }

@@ -12,13 +12,10 @@
 
 static void *const stream = (void *)0x100;
 #define MIB ((size_t)1 << 20)
-#define OK(call) CHECK((call) == STALLOC_OK, "%s", stalloc_last_error())
 
 static void *get(size_t size)
 {
-	void *at = stalloc_malloc(size, 0, stream);
-	CHECK(at, "%s", stalloc_last_error());
-	return at;
+	return kit_get(size, 0, stream);
 }
 
 static char token[1 << 16];
@@ -49,8 +46,7 @@ static int receive(char **arguments)
 	if (!strcmp(arguments[1], "back")) kit_fill(at + offset, size, 2);
 	if (!strcmp(arguments[1], "dies")) raise(SIGKILL);
 	OK(stalloc_end_import(at));
-	CHECK(kit_fake_live("mappings") + kit_fake_live("reservations") == 0,
-	      "something is left of it");
+	CHECK(fake(live)("mappings") + fake(live)("reservations") == 0, "something is left of it");
 	return 0;
 }
 
@@ -111,7 +107,7 @@ static void awake(char *at, size_t size)
 		CHECK(kit_damage(at, size, 1) < 0, "it sleeps, and others have it");
 		kit_fill(at, size, 4); /* as a receiver may */
 		CHECK(kit_stats().asleep >= 32 * MIB && kit_stats().reserved >= size, "%llu sleep",
-		      (unsigned long long)kit_stats().asleep);
+		      (ull)kit_stats().asleep);
 		size_t offset;
 		CHECK(stalloc_export_block(other, &offset, token, sizeof token) ==
 			      STALLOC_ERR_ASLEEP,
@@ -193,24 +189,24 @@ static void refused(char *at)
 	int status = 0;
 	waitpid(child, &status, 0);
 	CHECK(status == 0, "a forked child has memory of CUDA's");
-	long mappings = kit_fake_live("mappings"), spaces = kit_fake_live("reservations"),
-	     handles = kit_fake_live("handles");
+	long mappings = fake(live)("mappings"), spaces = fake(live)("reservations"),
+	     handles = fake(live)("handles");
 	int open = files();
 	for (long nth = 1, made = 1; nth <= made; nth++) { /* each call fails once */
 		char rule[32];
-		long calls = kit_fake_count("*");
+		long calls = fake(count)("*");
 		snprintf(rule, sizeof rule, "*:%ld:2", nth);
-		kit_fake_fail(rule);
+		fake(fail)(rule);
 		void *there = stalloc_import_block(kept, 0);
 		if (there) stalloc_end_import(there);
-		made = kit_fake_count("*") - calls;
-		kit_fake_fail(NULL);
+		made = fake(count)("*") - calls;
+		fake(fail)(NULL);
 		CHECK((there = stalloc_import_block(kept, 0)), "%s",
 		      stalloc_last_error()); /* what was left is tried again */
 		OK(stalloc_end_import(there));
-		CHECK(kit_fake_live("mappings") == mappings &&
-			      kit_fake_live("reservations") == spaces && files() == open &&
-			      kit_fake_live("handles") == handles,
+		CHECK(fake(live)("mappings") == mappings &&
+			      fake(live)("reservations") == spaces && files() == open &&
+			      fake(live)("handles") == handles,
 		      "call %ld failed, and something is left", nth);
 	}
 }
@@ -241,13 +237,13 @@ int main(int n, char **arguments)
 	stalloc_free(second, 0, 0, stream);
 	OK(stalloc_set_memory_fraction(0.6, 0));
 	blocks[1] = get(90 * MIB);
-	CHECK(kit_fake_live("mappings") > kit_fake_live("handles"), "nothing was stitched");
+	CHECK(fake(live)("mappings") > fake(live)("handles"), "nothing was stitched");
 	shares(blocks[1], 90 * MIB);
 	void *all[] = {blocks[0], blocks[1], middle, last};
 	for (int i = 0; i < 4; i++) stalloc_free(all[i], 0, 0, stream);
 	OK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST));
 	CHECK(kit_stats().reserved == 0, "%llu are awake that nobody shares",
-	      (unsigned long long)kit_stats().reserved);
+	      (ull)kit_stats().reserved);
 	OK(stalloc_resume(0, NULL, 0));
 	stalloc_empty_cache();
 	CHECK(kit_stats().reserved == 0 && files() == open, "%d files are open, of %d before",

@@ -4,13 +4,6 @@
 
 enum { SHOTS = 14 };
 
-static int capture(const char *name, void *stream)
-{
-	int (*f)(void *);
-	*(void **)&f = kit_symbol("driver", name);
-	return f(stream);
-}
-
 /* Of the captured stream or of a lane. */
 static void shoot(struct piece *p, int device, void *captured)
 {
@@ -36,17 +29,17 @@ void shots_play(void)
 	void *stream = road_new(night.w, device);
 	CHECK(stream, "no stream");
 	stalloc_begin_pool(device, ++pools, 9, NULL);
-	CHECK(capture("fakecuda_capture_begin", stream) == 0, "no capture");
+	CHECK(fake(capture_begin)(stream) == 0, "no capture");
 	TELL("capture on device %d", device);
 	for (int i = 0; i < 2 * SHOTS; i++) {
 		struct piece *one = &p[below(SHOTS)];
 		one->at ? drop(one) : shoot(one, device, stream);
 		if (chance(4)) pass_some();
 	}
-	CHECK(capture("fakecuda_capture_end", stream) == 1, "a capture was invalidated");
+	CHECK(fake(capture_end)(stream) == 1, "a capture was invalidated");
 	stalloc_end_pool(device, pools, 9);
 	for (int i = 0; i < SHOTS; i++) drop(&p[i]);
 	stalloc_release_pool(device, pools, 9);
-	road_drop(stream);
+	kit_stream_end(stream);
 	night.w->did.captures++;
 }

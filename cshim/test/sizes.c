@@ -25,11 +25,10 @@ static void steps(int n)
 	for (int s = 0; s < n; s++) {
 		void *blocks[BLOCKS];
 		for (size_t i = 0; i < BLOCKS; i++) {
-			blocks[i] = stalloc_malloc(100000 + i * 77777, 0, NULL);
-			CHECK(blocks[i], "%s", stalloc_last_error());
+			blocks[i] = kit_get(100000 + i * 77777, 0, NULL);
 		}
 		for (int i = BLOCKS; i-- > 0;) stalloc_free(blocks[i], 0, 0, NULL);
-		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(stalloc_step(-1));
 		kit_sleep_ms(20); /* pages and traces are written ten times a second */
 	}
 }
@@ -49,8 +48,7 @@ static void log_is_full(const char *folder)
 	CHECK(log >= 0 && dup2(log, 2) == 2, "no log");
 	stalloc_free(path, 0, 0, NULL); /* a line of C's */
 	stalloc_set_memory_fraction(2, 0);
-	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_DISCARD) == STALLOC_OK, "%s",
-	      stalloc_last_error()); /* and Go's */
+	OK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_DISCARD)); /* and Go's */
 	CHECK(lseek(log, 0, SEEK_END) == 0, "something was written");
 	dup2(old, 2);
 	close(old), close(log);
@@ -81,10 +79,10 @@ int main(void)
 	CHECK(sigprocmask(SIG_BLOCK, NULL, &mask) == 0 && !sigismember(&mask, SIGXFSZ),
 	      "the signal is held back for good");
 	limit(RLIM_INFINITY); /* before there is new memory: the simulated driver's are files */
-	CHECK(stalloc_resume(0, NULL, 0) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_resume(0, NULL, 0));
 	steps(2);
-	CHECK(stalloc_save_plan(0, path) == STALLOC_OK, "%s", stalloc_last_error());
-	CHECK(stalloc_close(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_save_plan(0, path));
+	OK(stalloc_close(-1));
 	CHECK(kit_heard("not a live block") == 0, "the line came late");
 	CHECK(unlink(path) == 0 && unlink(trace) == 0 && rmdir(folder) == 0,
 	      "other files are left");

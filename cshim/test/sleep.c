@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "filter.h"
 #include "kit.h"
 
 enum { BLOCKS = 6 };
@@ -13,13 +12,10 @@ static struct block {
 	size_t size;
 } blocks[BLOCKS];
 
-#define OK(call) CHECK((call) == STALLOC_OK, "%s", stalloc_last_error())
 
 static void *get(size_t size)
 {
-	void *at = stalloc_malloc(size, 0, stream);
-	CHECK(at, "%s", stalloc_last_error());
-	return at;
+	return kit_get(size, 0, stream);
 }
 
 static void fill(void)
@@ -87,11 +83,10 @@ static void sleep_all(void)
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.reserved == 0 && s.asleep > 0 && s.backup == s.allocated &&
-		      kit_fake_live("handles") == 0,
+		      fake(live)("handles") == 0,
 	      "%llu reserved, %llu asleep, %llu kept of %llu, %ld handles",
-	      (unsigned long long)s.reserved, (unsigned long long)s.asleep,
-	      (unsigned long long)s.backup, (unsigned long long)s.allocated,
-	      kit_fake_live("handles"));
+	      (ull)s.reserved, (ull)s.asleep, (ull)s.backup, (ull)s.allocated,
+	      fake(live)("handles"));
 }
 
 static void all_sleep(void)
@@ -99,7 +94,7 @@ static void all_sleep(void)
 	uint64_t before = kit_stats().reserved;
 	for (int i = 0; i < 10; i++) {
 		CHECK(usable() >= before, "%zu can be used, as it is told, and %llu are held",
-		      usable(), (unsigned long long)before);
+		      usable(), (ull)before);
 		sleep_all();
 		CHECK(told == 0, "%zu pieces are mapped that sleep", told);
 		CHECK(!stalloc_malloc(700, 0, stream), "a request was served of what sleeps");
@@ -110,8 +105,7 @@ static void all_sleep(void)
 		check("behind sleep");
 		CHECK(kit_stats().reserved == before && kit_stats().asleep == 0 &&
 			      kit_stats().backup == 0,
-		      "%llu of %llu reserved", (unsigned long long)kit_stats().reserved,
-		      (unsigned long long)before);
+		      "%llu of %llu reserved", (ull)kit_stats().reserved, (ull)before);
 		stalloc_free(get(700), 700, 0, stream);
 		stalloc_free(get(3 << 20), 3 << 20, 0, stream);
 		before = kit_stats().reserved;
@@ -128,11 +122,10 @@ static void *elsewhere(void *unused)
 static void region_sleeps(void)
 {
 	const char *weights[] = {"weights"}, *wrong[] = {"weights", "wieghts"};
-	pthread_t thread;
 	OK(stalloc_begin_region("weights"));
 	OK(stalloc_pause(0, weights, 1, STALLOC_BACKUP_HOST));
 	CHECK(!stalloc_malloc(5000, 0, stream), "a request was served of what sleeps");
-	pthread_create(&thread, NULL, elsewhere, NULL);
+	pthread_t thread = kit_thread(elsewhere, NULL);
 	pthread_join(thread, NULL);
 	OK(stalloc_begin_region("other"));
 	stalloc_free(get(5000), 5000, 0, stream);
@@ -155,7 +148,7 @@ static void region_sleeps(void)
 /* What a graph may launch stays awake, and nothing is waited for while a stream may be captured. */
 static void graphs_stay_awake(void)
 {
-	struct filter one = {.functor = {.stream = stream}, .manager = copy, .invoker = same};
+	struct kit_filter one = kit_only(stream);
 	stalloc_begin_pool(0, 5, 7, &one);
 	OK(stalloc_begin_region("weights")); /* the private pool comes first */
 	void *at = get(1 << 20);
@@ -168,8 +161,7 @@ static void graphs_stay_awake(void)
 	kit_fill(at, 1 << 20, 99);
 	OK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST));
 	CHECK(kit_damage(at, 1 << 20, 99) < 0, "a graph's memory is damaged");
-	CHECK(kit_stats().reserved == 2 << 20, "%llu stay awake",
-	      (unsigned long long)kit_stats().reserved);
+	CHECK(kit_stats().reserved == 2 << 20, "%llu stay awake", (ull)kit_stats().reserved);
 	OK(stalloc_resume(0, NULL, 0));
 	stalloc_free(at, 0, 0, stream);
 	stalloc_release_pool(0, 5, 7);
@@ -199,19 +191,19 @@ static void bad_arguments(void)
 static void calls_fail(void)
 {
 	char rule[64];
-	long calls = kit_fake_count("*"), failed = 0;
+	long calls = fake(count)("*"), failed = 0;
 	sleep_all();
 	OK(stalloc_resume(0, NULL, 0));
-	calls = kit_fake_count("*") - calls; /* of both */
+	calls = fake(count)("*") - calls; /* of both */
 	for (long n = 1; n <= calls; n++) {
 		snprintf(rule, sizeof rule, "*:%ld:2", n);
-		kit_fake_fail(rule);
+		fake(fail)(rule);
 		failed += stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) != STALLOC_OK;
-		kit_fake_fail(NULL);
+		fake(fail)(NULL);
 		if (n % 2) sleep_all();
-		kit_fake_fail(rule);
+		fake(fail)(rule);
 		failed += stalloc_resume(0, NULL, 0) != STALLOC_OK;
-		kit_fake_fail(NULL);
+		fake(fail)(NULL);
 		OK(stalloc_resume(0, NULL, 0));
 		check(rule);
 	}
@@ -232,9 +224,7 @@ int main(void)
 	bad_arguments();
 	calls_fail();
 	for (int i = 0; i < BLOCKS; i++) stalloc_free(blocks[i].at, 0, 0, stream);
-	stalloc_empty_cache();
-	CHECK(kit_stats().reserved == 0 && kit_stats().allocated == 0, "%llu are held",
-	      (unsigned long long)kit_stats().reserved);
+	kit_nothing_left("sleep");
 	OK(stalloc_close(-1));
 	CHECK(stalloc_pause(0, NULL, 0, 0) == STALLOC_ERR_ENGINE, "a closed device sleeps");
 	printf("sleep: bytes, regions and failures\n");

@@ -3,25 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../tests/fakecuda/fakecuda.h"
 #include "night.h"
-
-static int (*launch)(void *, int, fakecuda_kernel, void *, size_t, unsigned long);
-static int (*pass)(unsigned long, long);
-static void (*pass_stream)(void *);
 
 void stays_open(void)
 {
-	*(void **)&launch = kit_symbol("driver", "fakecuda_launch");
-	*(void **)&pass = kit_symbol("driver", "fakecuda_pass");
-	*(void **)&pass_stream = kit_symbol("driver", "fakecuda_pass_stream");
 	for (int d = 0; d < life.devices; d++)
 		for (int l = 1; l < LANES; l++) {
 			CHECK((night.lanes[d][l] = road_new(night.w, d)), "no stream");
 			if (l < LASTING) stalloc_lasting_stream(d, night.lanes[d][l]);
 		}
 	for (int r = 1; r < REGIONS; r++) { /* its name is known from now on */
-		CHECK(region_begin(r) == STALLOC_OK, "%s", stalloc_last_error());
+		OK(region_begin(r));
 		region_end(r);
 	}
 }
@@ -39,7 +31,7 @@ int region_begin(int region)
 
 void region_end(int region)
 {
-	if (region) CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+	if (region) OK(stalloc_end_region());
 }
 
 /* The kernels. */
@@ -55,8 +47,8 @@ static void read_it(void *at, size_t size, unsigned long tag)
 
 static void work(const struct piece *p, int lane, fakecuda_kernel kernel)
 {
-	CHECK(launch(night.lanes[p->device][lane], p->device, kernel, p->at, p->size, p->tag) == 0,
-	      "no stream");
+	void *stream = night.lanes[p->device][lane];
+	CHECK(fake(launch)(stream, p->device, kernel, p->at, p->size, p->tag) == 0, "no stream");
 }
 
 void work_write(const struct piece *p, int lane)
@@ -71,12 +63,7 @@ void work_read(const struct piece *p, int lane)
 
 void pass_some(void)
 {
-	pass(kit_random(&night.w->random), 1 + (long)below(8));
-}
-
-void pass_all(void)
-{
-	while (pass(0, 1L << 40)) kit_progress();
+	fake(pass)(kit_random(&night.w->random), 1 + (long)below(8));
 }
 
 bool stay_awake(const struct stay *s)
@@ -101,16 +88,16 @@ void stays_touch(int device, int region, void *stream, bool ends)
 {
 	for (int l = 0; l < LANES; l++)
 		if (night.lanes[device][l] != stream && (ends || lane_uses(device, region, l)))
-			pass_stream(night.lanes[device][l]);
+			fake(pass_stream)(night.lanes[device][l]);
 	for (int i = 0; i < STAYS; i++) {
 		const struct stay *s = &night.stays[i];
 		if (!s->p.at || s->p.device != device || s->region != region || s->plain ||
 		    s->lost || !stay_awake(s))
 			continue;
-		CHECK(launch(stream, device, read_it, s->p.at, s->p.size, s->p.tag) == 0,
+		CHECK(fake(launch)(stream, device, read_it, s->p.at, s->p.size, s->p.tag) == 0,
 		      "no stream");
 	}
-	if (ends) pass_stream(stream);
+	if (ends) fake(pass_stream)(stream);
 }
 
 size_t stay_size(void)
@@ -167,13 +154,13 @@ void stay_get(struct stay *s)
 	s->p = (struct piece){
 		.size = stay_size(), .device = device, .stream = night.lanes[device][lane]};
 	s->p.tag = ++w->sequence * 64 + 1; /* so few words tell */
-	CHECK(region_begin(s->region) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(region_begin(s->region));
 	s->p.at = stalloc_malloc(s->p.size, device, s->p.stream);
 	enum answer is = answer_of(s->p.at, device, s->region);
 	region_end(s->region);
 	if (is != IS_FULL && !s->plain) dream_is(device, s->region, is == IS_ASLEEP, "a request");
 	TELL("get %p, %zu bytes, device %d, region %d, lane %d, tag %#llx", s->p.at, s->p.size,
-	     device, s->region, lane, (unsigned long long)s->p.tag);
+	     device, s->region, lane, (ull)s->p.tag);
 	if (!s->p.at) return;
 	piece_claim(&s->p, true);
 	night.own[device][s->region][lane] = true;
@@ -185,9 +172,9 @@ void stay_use(struct stay *s)
 	int lane = (int)below(LANES);
 	if (!stay_awake(s) || s->lost || s->used_on || lane == s->lane) return;
 	if (s->lane < 0)
-		pass_all();
-	else
-		pass_stream(night.lanes[s->p.device][s->lane]); /* as an event that is waited for */
+		kit_pass_all();
+	else /* as an event that is waited for */
+		fake(pass_stream)(night.lanes[s->p.device][s->lane]);
 	stalloc_record_stream(s->p.at, night.lanes[s->p.device][lane]);
 	s->used_on = lane + 1;
 	TELL("use %p on lane %d", s->p.at, lane);
@@ -200,7 +187,7 @@ void stay_give(struct stay *s)
 	if (!s->p.at) return;
 	TELL("give %p", s->p.at);
 	if (stay_awake(s) && !s->lost && s->lane >= 0) work_read(&s->p, s->lane);
-	if (s->shared) pass_all(); /* its region may sleep, where no work is to be */
+	if (s->shared) kit_pass_all(); /* its region may sleep, where no work is to be */
 	piece_claim(&s->p, false);
 	stalloc_free(s->p.at, s->p.size, s->p.device, s->p.stream);
 	s->p.at = NULL;
@@ -208,7 +195,7 @@ void stay_give(struct stay *s)
 
 void stays_look(void)
 {
-	pass_all();
+	kit_pass_all();
 	for (int i = 0; i < STAYS; i++) {
 		struct stay *s = &night.stays[i];
 		if (!s->p.at || !stay_awake(s)) continue;
@@ -234,15 +221,16 @@ void lane_renew(void)
 		if (s->p.at && s->p.device == device && s->lane == lane) s->lane = -1;
 	}
 	for (int r = 1; r < REGIONS; r++) /* else nothing could come behind its work there */
-		if (night.own[device][r][lane]) pass_stream(night.lanes[device][lane]);
+		if (night.own[device][r][lane])
+			fake(pass_stream)(night.lanes[device][lane]);
 	TELL("renew device %d, lane %d", device, lane);
-	road_drop(night.lanes[device][lane]);
+	kit_stream_end(night.lanes[device][lane]);
 	CHECK((night.lanes[device][lane] = road_new(night.w, device)), "no stream");
 }
 
 void lanes_close(void)
 {
-	pass_all();
+	kit_pass_all();
 	for (int d = 0; d < life.devices; d++)
-		for (int l = 1; l < LANES; l++) road_drop(night.lanes[d][l]);
+		for (int l = 1; l < LANES; l++) kit_stream_end(night.lanes[d][l]);
 }

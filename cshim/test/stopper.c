@@ -76,7 +76,7 @@ void stopper_start(struct stopper *s)
 {
 	memset(s, 0, sizeof *s);
 	sem_init(&s->work, 0, 0);
-	CHECK(pthread_create(&s->thread, NULL, run, s) == 0, "no thread");
+	s->thread = kit_thread(run, s);
 }
 
 bool stopper_free(struct stopper *s, struct block b, uint32_t at)

@@ -44,10 +44,7 @@ static void begin(struct block *b)
 	static uint64_t sequence;
 	uint64_t sizes = program;
 	for (int i = 0; i < N; i++) {
-		b[i] = (struct block){.size = 512 + kit_below(&sizes, 5000), .tag = ++sequence};
-		b[i].at = stalloc_malloc(b[i].size, 0, NULL);
-		CHECK(b[i].at, "%s", stalloc_last_error());
-		kit_fill(b[i].at, b[i].size, b[i].tag);
+		b[i] = block_get(512 + kit_below(&sizes, 5000), 0, NULL, ++sequence);
 		atomic_fetch_add(&moves, 1);
 	}
 }
@@ -58,7 +55,7 @@ static void end(struct block *b, int from)
 		block_free(&b[i]);
 		atomic_fetch_add(&moves, 1);
 	}
-	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_step(0));
 	atomic_fetch_add(&moves, 1);
 	steps++;
 }
@@ -89,14 +86,13 @@ int main(void)
 	uint32_t longest = 100, in_lock = 1, at = 1;
 	uint64_t rounds = 0, stops = 0;
 	bool stopped = false;
-	pthread_t watcher;
 	struct block b[N];
 	dice = kit_seed();
 	kit_watchdog(60);
 	stops_prepare();
 	stopper_start(&holder);
 	stopper_start(&late);
-	CHECK(pthread_create(&watcher, NULL, warden, NULL) == 0, "no thread");
+	pthread_t watcher = kit_thread(warden, NULL);
 	for (start = kit_seconds(); kit_seconds() < start + seconds; rounds++) {
 		begin(b);
 		in_lock = 1 + (uint32_t)kit_below(&dice, longest);
@@ -115,15 +111,13 @@ int main(void)
 	pthread_join(watcher, NULL);
 	stopper_end(&holder);
 	stopper_end(&late);
-	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_step(0));
 	struct stalloc_stats s = kit_stats();
 	printf("%llu rounds, %llu stops within %u instructions, %llu let go by the warden, %llu "
-	       "steps, %llu plans, %llu hits\n",
-	       (unsigned long long)rounds, (unsigned long long)stops, longest,
-	       (unsigned long long)freed_by_warden, (unsigned long long)steps,
-	       (unsigned long long)s.plan_generation, (unsigned long long)s.hits);
+	       "steps, %llu plans, %llu hits\n", (ull)rounds, (ull)stops, longest,
+	       (ull)freed_by_warden, (ull)steps, (ull)s.plan_generation, (ull)s.hits);
 	CHECK(s.blocks == 0 && s.allocated == 0, "at the end %llu bytes in %llu blocks",
-	      (unsigned long long)s.allocated, (unsigned long long)s.blocks);
+	      (ull)s.allocated, (ull)s.blocks);
 	CHECK(stops > 0 && s.plan_generation > 1 && s.hits > 0, "no free was stopped under a plan");
 	return 0;
 }

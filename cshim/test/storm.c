@@ -8,16 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kit.h"
-#include "filter.h"
+#include "work.h"
 
 enum { THREADS = 8, STREAMS = 5, HELD = 60, SHARED = 64, REUSED = 4, KEPT = 8 };
-
-struct block {
-	unsigned char *at;
-	size_t size;
-	uint64_t tag;
-};
 
 static struct block *_Atomic shared[SHARED]; /* any thread frees what another left here */
 static _Atomic uint64_t tags, pools;
@@ -31,29 +24,23 @@ static struct block *take(uint64_t *dice)
 {
 	struct block *b = malloc(sizeof *b);
 	size_t most = kit_below(dice, 100) == 0 ? 3 << 20 : 6000;
-	*b = (struct block){.size = 1 + kit_below(dice, most), .tag = atomic_fetch_add(&tags, 1)};
-	b->at = stalloc_malloc(b->size, 0, stream_at(kit_random(dice)));
-	CHECK(b->at, "%zu bytes: %s", b->size, stalloc_last_error());
-	kit_fill(b->at, b->size, b->tag);
+	*b = block_get(1 + kit_below(dice, most), 0, stream_at(kit_random(dice)),
+		       atomic_fetch_add(&tags, 1));
 	return b;
 }
 
 static void drop(struct block *b, uint64_t *dice)
 {
 	if (!b) return;
-	long at = kit_damage(b->at, b->size, b->tag);
-	CHECK(at < 0, "block %p of %zu bytes is damaged at %ld", (void *)b->at, b->size, at);
-	stalloc_free(b->at, b->size, 0, stream_at(kit_random(dice)));
+	b->stream = stream_at(kit_random(dice));
+	block_free(b);
 	free(b);
-	kit_progress();
 }
 
 /* One private pool: blocks in it outlive its end and its release. */
 static void in_pool(struct block **held, uint64_t *dice)
 {
-	struct filter one = {.functor = {.stream = stream_at(kit_random(dice))},
-			     .manager = copy,
-			     .invoker = same};
+	struct kit_filter one = kit_only(stream_at(kit_random(dice)));
 	uint64_t id = 1 + (kit_below(dice, 4) == 0 ? kit_below(dice, REUSED)
 						   : REUSED + atomic_fetch_add(&pools, 1));
 	stalloc_begin_pool(0, id, 0, kit_below(dice, 2) ? &one : NULL);
@@ -97,7 +84,7 @@ static void *play(void *argument)
 		} else if (what < 940) {
 			in_pool(held, &dice);
 		} else if (what < 990) {
-			CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+			OK(stalloc_step(-1));
 		} else if (what < 993) {
 			stalloc_empty_cache();
 		} else {
@@ -115,22 +102,19 @@ int main(void)
 	kit_watchdog(60);
 	kit_listen();
 	for (int i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, play,
-				     (void *)(uintptr_t)kit_random(&dice)) == 0,
-		      "no thread");
+		threads[i] = kit_thread(play, (void *)(uintptr_t)kit_random(&dice));
 	kit_sleep_ms((unsigned)seconds * 1000);
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	for (int i = 0; i < SHARED; i++) drop(shared[i], &dice);
-	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_step(-1));
 	bool unknown = kit_heard("not a live block");
 	struct stalloc_stats s = kit_stats();
 	printf("%llu requests, %llu hits, %llu steps, %llu plans, %llu private pools\n",
-	       (unsigned long long)s.requests, (unsigned long long)s.hits,
-	       (unsigned long long)s.steps, (unsigned long long)s.plan_generation,
-	       (unsigned long long)atomic_load(&pools));
+	       (ull)s.requests, (ull)s.hits, (ull)s.steps, (ull)s.plan_generation,
+	       (ull)atomic_load(&pools));
 	CHECK(!unknown, "a free of a live block was called a free of none");
 	CHECK(s.allocated == 0 && s.blocks == 0, "at the end %llu bytes in %llu blocks",
-	      (unsigned long long)s.allocated, (unsigned long long)s.blocks);
+	      (ull)s.allocated, (ull)s.blocks);
 	return 0;
 }

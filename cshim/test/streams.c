@@ -11,29 +11,8 @@
 
 enum { ROUNDS = 300, MANY = 4000, MARKS = 9 };
 static const size_t size = 4 << 20;
-static int (*make)(void **, unsigned), (*destroy)(void *);
 
-/* The streams of the driver's need a context, which a program has. */
-static void begin(void)
-{
-	int (*init)(unsigned), (*retain)(void **, int), (*push)(void *);
-	void *context;
-	*(void **)&init = kit_symbol("driver", "cuInit");
-	*(void **)&retain = kit_symbol("driver", "cuDevicePrimaryCtxRetain");
-	*(void **)&push = kit_symbol("driver", "cuCtxPushCurrent_v2");
-	*(void **)&make = kit_symbol("driver", "cuStreamCreate");
-	*(void **)&destroy = kit_symbol("driver", "cuStreamDestroy_v2");
-	CHECK(init(0) == 0 && retain(&context, 0) == 0 && push(context) == 0, "no context");
-}
-
-static void *stream(void)
-{
-	void *s;
-	CHECK(make(&s, 1) == 0, "no stream");
-	return s;
-}
-
-static void step(void) { CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error()); }
+static void step(void) { OK(stalloc_step(-1)); }
 
 /* When the stream of a block, and another one that has used it, are destroyed. */
 enum when { BEHIND, USER_BEFORE, BOTH_BEFORE };
@@ -41,27 +20,24 @@ enum when { BEHIND, USER_BEFORE, BOTH_BEFORE };
 static void ended(enum when when, long may_be_told)
 {
 	for (int i = 0; i < ROUNDS; i++) {
-		void *own = stream(), *user = stream(), *p = stalloc_malloc(size, 0, own);
+		void *own = kit_stream(0, 1), *user = kit_stream(0, 1);
+		void *p = stalloc_malloc(size, 0, own);
 		CHECK(p, "round %d, case %d: %s", i, when, stalloc_last_error());
 		kit_fill(p, size, (uint64_t)i);
 		if (when == USER_BEFORE || i % 2) stalloc_record_stream(p, user);
-		if (when != BEHIND) destroy(user);
-		if (when == BOTH_BEFORE) destroy(own);
+		if (when != BEHIND) kit_stream_end(user);
+		if (when == BOTH_BEFORE) kit_stream_end(own);
 		CHECK(kit_damage(p, size, (uint64_t)i) < 0, "a block was overwritten");
 		stalloc_free(p, 0, 0, own);
-		if (when != BOTH_BEFORE) destroy(own);
-		if (when == BEHIND) destroy(user);
+		if (when != BOTH_BEFORE) kit_stream_end(own);
+		if (when == BEHIND) kit_stream_end(user);
 		if (i % 3 == 0) step();
 		kit_progress();
 	}
 	step();
-	stalloc_empty_cache();
-	struct stalloc_stats s = kit_stats();
-	CHECK(s.blocks == 0 && s.active == 0 && s.reserved == 0,
-	      "case %d: %llu bytes wait, %llu are held", when, (unsigned long long)s.active,
-	      (unsigned long long)s.reserved);
-	CHECK(kit_fake_live("dead calls") <= may_be_told,
-	      "case %d: %ld calls named a stream that was gone", when, kit_fake_live("dead calls"));
+	kit_nothing_left(when == BEHIND ? "blocks" : when == USER_BEFORE ? "users" : "both");
+	CHECK(fake(live)("dead calls") <= may_be_told,
+	      "case %d: %ld calls named a stream that was gone", when, fake(live)("dead calls"));
 }
 
 static double cpu(void)
@@ -120,8 +96,7 @@ static void marks(void)
 	CHECK(idle < 2e-2, "a mark takes %.1f ms",
 	      1e3 * idle); /* 0.3 to 0.4; 100 when each stream is walked */
 	CHECK(each < 4096, "%zu bytes a stream", each);
-	CHECK(kit_stats().reserved == 0, "%llu bytes are held",
-	      (unsigned long long)kit_stats().reserved);
+	kit_nothing_left("marks");
 }
 
 int main(int n, char **arguments)
@@ -131,7 +106,6 @@ int main(int n, char **arguments)
 	setenv("FAKECUDA_CAPACITY", real ? "536870912" : "17179869184", 1);
 	kit_watchdog(120);
 	if (real) {
-		begin();
 		ended(BEHIND, 0);
 		ended(USER_BEFORE, ROUNDS);
 		ended(BOTH_BEFORE, 2 * ROUNDS);

@@ -48,9 +48,9 @@ void sweep(void)
 		others();
 		step(part, call, 0, true);
 		others();
-		long before = kit_fake_count(call);
+		long before = fake(count)(call);
 		step(all, call, nth, !chance(3));
-		bool called = kit_fake_count(call) - before >= nth;
+		bool called = fake(count)(call) - before >= nth;
 		others();
 		step(up, call, nth, true);
 		if (!called && ++failed > 2) break; /* there are no more */

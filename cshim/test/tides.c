@@ -20,7 +20,6 @@ static struct block {
 static uint64_t dice;
 static _Atomic uint64_t patterns;
 static _Atomic bool over;
-static long (*most_held)(int);
 
 static bool get(struct block *b, size_t size, void *stream)
 {
@@ -91,8 +90,7 @@ static void use(int region)
 		x->pattern = atomic_fetch_add(&patterns, 1);
 		kit_fill(x->at, x->size, x->pattern);
 	}
-	CHECK(stalloc_end_awake(0, tags[region], NULL, changed ? STALLOC_CHANGED : 0) == STALLOC_OK,
-	      "%s", stalloc_last_error());
+	OK(stalloc_end_awake(0, tags[region], NULL, changed ? STALLOC_CHANGED : 0));
 }
 
 static bool step(void)
@@ -102,21 +100,20 @@ static bool step(void)
 	for (uint64_t n = 1 + kit_below(&dice, 3); n > 0; n--) away |= flood();
 	if (kit_below(&dice, 4) == 0) stalloc_prefetch(0, tags[kit_below(&dice, REGIONS)]);
 	if (kit_below(&dice, 64) == 0) stalloc_empty_cache();
-	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
-	CHECK(most_held(0) <= MOST, "more than the limit was held");
+	OK(stalloc_step(0));
+	CHECK(fake(most)(0) <= MOST, "more than the limit was held");
 	return away;
 }
 
 /* A region with its states, which is closed. */
 static void make(int region)
 {
-	CHECK(stalloc_begin_region(tags[region]) == STALLOC_OK, "%s", stalloc_last_error());
+	OK(stalloc_begin_region(tags[region]));
 	for (int i = 0; i < STATES; i++)
 		CHECK(get(&states[region][i], (size_t)(MIB + kit_below(&dice, MIB)), NULL), "%s",
 		      stalloc_last_error());
-	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
-	CHECK(stalloc_end_awake(0, tags[region], NULL, STALLOC_CHANGED) == STALLOC_OK, "%s",
-	      stalloc_last_error());
+	OK(stalloc_end_region());
+	OK(stalloc_end_awake(0, tags[region], NULL, STALLOC_CHANGED));
 }
 
 int main(void)
@@ -126,24 +123,18 @@ int main(void)
 	setenv("FAKECUDA_CAPACITY", "33554432", 1);
 	dice = kit_seed();
 	kit_watchdog(60);
-	*(void **)&most_held = kit_symbol("driver", "fakecuda_most");
-	CHECK(stalloc_set_memory_fraction((double)MOST / CAPACITY, 0) == STALLOC_OK, "%s",
-	      stalloc_last_error());
+	OK(stalloc_set_memory_fraction((double)MOST / CAPACITY, 0));
 	for (int r = 0; r < REGIONS; r++) make(r);
-	for (int i = 0; i < WORKERS; i++)
-		pthread_create(&workers[i], NULL, work, (void *)(uintptr_t)(i + 0x40));
+	for (uintptr_t i = 0; i < WORKERS; i++) workers[i] = kit_thread(work, (void *)(i + 0x40));
 	for (uint64_t n = 0; n < steps; n++, kit_progress()) away += step();
 	atomic_store(&over, true);
 	for (int i = 0; i < WORKERS; i++) pthread_join(workers[i], NULL);
-	CHECK(away > steps / 4, "only %llu times something was away", (unsigned long long)away);
+	CHECK(away > steps / 4, "only %llu times something was away", (ull)away);
 	for (int r = 0; r < REGIONS; r++) {
 		open_again(tags[r]);
 		for (int i = 0; i < STATES; i++) give(&states[r][i], NULL);
 	}
-	stalloc_empty_cache();
-	CHECK(kit_stats().reserved == 0 && kit_fake_live("pins") == 0, "%llu are held, %ld pinned",
-	      (unsigned long long)kit_stats().reserved, kit_fake_live("pins"));
-	printf("tides: %llu steps, in %llu of them something was away\n",
-	       (unsigned long long)steps, (unsigned long long)away);
+	kit_nothing_left("the tides");
+	printf("tides: %llu steps, in %llu of them something was away\n", (ull)steps, (ull)away);
 	return 0;
 }

@@ -14,7 +14,7 @@ static struct token {
 
 static void end(struct token *t)
 {
-	if (t->at) CHECK(stalloc_end_import(t->at) == STALLOC_OK, "%s", stalloc_last_error());
+	if (t->at) OK(stalloc_end_import(t->at));
 	t->at = NULL;
 }
 
@@ -49,7 +49,7 @@ void token_take(void)
 	if ((size_t)n >= sizeof text) return; /* of many handles */
 	s->shared = true;
 	TELL("export %p: %s, at %zu", s->p.at, text, offset);
-	pass_all();
+	kit_pass_all();
 	piece_check(&s->p);
 	struct token *t = token_of(text, s->p.device);
 	s->p.tag = ++night.w->sequence * 64 + 1;

@@ -4,45 +4,27 @@
 #include <string.h>
 
 #include "kit.h"
-#include "filter.h"
 
 static const size_t MiB = 1 << 20;
 static void *const stream = (void *)0x1000;
 
-static int capture(const char *name)
-{
-	int (*f)(void *);
-	*(void **)&f = kit_symbol("driver", name);
-	return f(stream);
-}
-
 static void begin(uint64_t id, int graph)
 {
-	struct filter one = {.functor = {.stream = stream}, .manager = copy, .invoker = same};
+	struct kit_filter one = kit_only(stream);
 	stalloc_begin_pool(0, id, 0, &one);
 	stalloc_pool_purpose(0, id, 0, stream, graph);
-	if (graph) CHECK(capture("fakecuda_capture_begin") >= 0, "no capture");
+	if (graph) CHECK(fake(capture_begin)(stream) >= 0, "no capture");
 }
 
 static void *get(size_t size, void *on)
 {
-	void *at = stalloc_malloc(size, 0, on);
-	CHECK(at, "%s", stalloc_last_error());
-	return at;
+	return kit_get(size, 0, on);
 }
 
 static void end(uint64_t id)
 {
-	CHECK(capture("fakecuda_capture_end") == 1, "the capture was invalidated");
+	CHECK(fake(capture_end)(stream) == 1, "the capture was invalidated");
 	stalloc_end_pool(0, id, 0);
-}
-
-static void nothing_is_left(void)
-{
-	stalloc_empty_cache();
-	struct stalloc_stats s = kit_stats();
-	CHECK(s.reserved == 0 && s.blocks == 0, "%llu bytes, %llu blocks",
-	      (unsigned long long)s.reserved, (unsigned long long)s.blocks);
 }
 
 /* Two graphs of one pool: the first one's end leaves the memory to the second. */
@@ -68,7 +50,7 @@ static void graphs_share(void)
 	CHECK(stalloc_pool_uses(0, 1, 0) == 0, "the pool is still used");
 	stalloc_release_pool(0, 1, 0); /* once too often */
 	stalloc_free(other, 0, 0, NULL);
-	nothing_is_left();
+	kit_nothing_left("graphs share");
 }
 
 /* PyTorch ends neither the pool nor its use, or does so later. */
@@ -80,20 +62,18 @@ static void captures_fail(void)
 		void *a = id % 2 ? get(60 * MiB, stream) : NULL;
 		CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) != STALLOC_OK,
 		      "it sleeps during a capture");
-		CHECK(capture("fakecuda_capture_end") == 1, "the capture was invalidated");
+		CHECK(fake(capture_end)(stream) == 1, "the capture was invalidated");
 		stalloc_free(a, 0, 0, stream);
-		nothing_is_left();
-		CHECK(stalloc_pool_uses(0, id, 0) == 0, "pool %llu is used",
-		      (unsigned long long)id);
-		CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_OK, "%s",
-		      stalloc_last_error());
-		CHECK(stalloc_resume(0, NULL, 0) == STALLOC_OK, "%s", stalloc_last_error());
+		kit_nothing_left("captures fail");
+		CHECK(stalloc_pool_uses(0, id, 0) == 0, "pool %llu is used", (ull)id);
+		OK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST));
+		OK(stalloc_resume(0, NULL, 0));
 	}
 	begin(20, 1);
 	void *kept = get(MiB, stream);
 	end(20);
 	begin(20, 1);
-	capture("fakecuda_capture_end");
+	fake(capture_end)(stream);
 	stalloc_empty_cache();
 	CHECK(stalloc_pool_uses(0, 20, 0) == 1, "the failed capture still counts");
 	stalloc_end_pool(0, 20, 0);
@@ -101,7 +81,7 @@ static void captures_fail(void)
 	CHECK(stalloc_pool_uses(0, 20, 0) == 1, "it counted twice");
 	stalloc_release_pool(0, 20, 0);
 	stalloc_free(kept, 0, 0, stream);
-	nothing_is_left();
+	kit_nothing_left("captures fail");
 }
 
 /* In a program's pool memory is managed as elsewhere. */
@@ -120,15 +100,14 @@ static void program_pools(void)
 	}
 	stalloc_free(large, 0, 0, stream);
 	stalloc_empty_pool(0, 30, 0);
-	CHECK(kit_stats().reserved == 0, "empty_pool leaves %llu bytes",
-	      (unsigned long long)kit_stats().reserved);
+	CHECK(kit_stats().reserved == 0, "empty_pool leaves %llu bytes", (ull)kit_stats().reserved);
 	stalloc_free(get(150 * MiB, stream), 0, 0, stream);
 	stalloc_free(get(200 * MiB, NULL), 0, 0, NULL); /* outside of it, with its idle memory */
 	begin(31, 0);					/* the inner one serves */
 	stalloc_free(get(8 * MiB, stream), 0, 0, stream);
-	CHECK(capture("fakecuda_capture_begin") >= 0, "no capture");
+	CHECK(fake(capture_begin)(stream) >= 0, "no capture");
 	stalloc_free(get(16 * MiB, stream), 0, 0, stream); /* a program's own capture */
-	CHECK(capture("fakecuda_capture_end") == 1, "the capture was invalidated");
+	CHECK(fake(capture_end)(stream) == 1, "the capture was invalidated");
 	stalloc_end_pool(0, 31, 0);
 	stalloc_end_pool(0, 30, 0);
 	stalloc_release_pool(0, 30, 0);
@@ -137,7 +116,7 @@ static void program_pools(void)
 	CHECK(kit_stats().reserved >= 16 * MiB, "a captured pool was emptied");
 	stalloc_release_pool(0, 31, 0);
 	stalloc_release_pool(0, 30, 0);
-	nothing_is_left();
+	kit_nothing_left("program pools");
 }
 
 /* Without the engine, too, a graph's memory is there until its pool is released. */
@@ -147,17 +126,17 @@ static void plain(void)
 	void *a = get(MiB, stream), *b = get(MiB, stream);
 	stalloc_free(a, 0, 0, stream);
 	end(1);
-	CHECK(kit_fake_live("blocks") == 2, "%ld blocks", kit_fake_live("blocks"));
+	CHECK(fake(live)("blocks") == 2, "%ld blocks", fake(live)("blocks"));
 	stalloc_release_pool(0, 1, 0);
-	CHECK(kit_fake_live("blocks") == 1, "%ld blocks", kit_fake_live("blocks"));
+	CHECK(fake(live)("blocks") == 1, "%ld blocks", fake(live)("blocks"));
 	stalloc_free(b, 0, 0, stream);
-	CHECK(kit_fake_live("blocks") == 0, "%ld blocks", kit_fake_live("blocks"));
+	CHECK(fake(live)("blocks") == 0, "%ld blocks", fake(live)("blocks"));
 }
 
 /* A graph's pool is announced before the device's first request: its memory stays all the same. */
 static void before_any_request(void)
 {
-	struct filter one = {.functor = {.stream = stream}, .manager = copy, .invoker = same};
+	struct kit_filter one = kit_only(stream);
 	stalloc_begin_pool(0, 1, 0, &one);
 	stalloc_capture_pool(0, 1, 0);
 	char *a = get(8 * MiB, stream);
@@ -168,7 +147,7 @@ static void before_any_request(void)
 	kit_fill(a, 8 * MiB, 1); /* a replay */
 	CHECK(kit_damage(a, 8 * MiB, 1) < 0, "the graph's memory is damaged");
 	stalloc_release_pool(0, 1, 0);
-	nothing_is_left();
+	kit_nothing_left("before any request");
 }
 
 int main(int n, char **arguments)

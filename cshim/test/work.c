@@ -8,11 +8,19 @@ static const size_t some_sizes[] = {512,    512,     1000,	 4096,      5000,	   
 				    300000, 1 << 20, (2 << 20) + 512, 3 << 20, 5 << 20, 20 << 20};
 enum { SIZES = sizeof some_sizes / sizeof *some_sizes };
 
+struct block block_get(size_t size, int device, void *stream, uint64_t tag)
+{
+	struct block b = {kit_get(size, device, stream), size, tag, stream};
+	kit_fill(b.at, size, tag);
+	kit_progress();
+	return b;
+}
+
 void block_free(const struct block *b)
 {
 	long bad = kit_damage(b->at, b->size, b->tag);
 	CHECK(bad < 0, "the block at %p of %zu bytes (tag %#llx) was overwritten at byte %ld",
-	      b->at, b->size, (unsigned long long)b->tag, bad);
+	      b->at, b->size, (ull)b->tag, bad);
 	stalloc_free(b->at, 0, 0, b->stream);
 	kit_progress();
 }
@@ -99,7 +107,7 @@ void reaper_start(struct reaper *r)
 	memset(r, 0, sizeof *r);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->changed, NULL);
-	CHECK(pthread_create(&r->thread, NULL, reap, r) == 0, "no thread");
+	r->thread = kit_thread(reap, r);
 }
 
 void reaper_post(struct reaper *r, struct block b, bool wait)

@@ -14,6 +14,8 @@ struct block {
 	void *stream;
 };
 
+/* A block with a pattern; the test ends if there is none. */
+struct block block_get(size_t size, int device, void *stream, uint64_t tag);
 /* Checks the pattern and frees. */
 void block_free(const struct block *b);
 
