@@ -129,9 +129,7 @@ func told(all []outcome, each bool) error {
 	open := all
 	if each {
 		closed := func(x outcome) bool { return errors.Is(x.err, actors.ErrRetired) }
-		if open = slices.DeleteFunc(slices.Clone(all), closed); len(open) == 0 {
-			open = all
-		}
+		open = slices.DeleteFunc(slices.Clone(all), closed)
 	}
 	first := slices.IndexFunc(open, func(x outcome) bool { return x.err != nil })
 	if first < 0 {
