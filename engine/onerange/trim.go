@@ -47,10 +47,13 @@ func (e *Engine) trimmed(s uint32) bool {
 	return s != 0 && e.act.synced && h.trimmedBy(e.act.pool)
 }
 
+// dropIdle unmaps the idle views of a trim, and those that serve nobody, whose handles may be the
+// trim's, wherever they are.
 func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for x := 1; x < len(e.views); x++ {
-		if v := &e.views[x]; e.trimmed(v.arena) && v.block == 0 {
+		v := &e.views[x]
+		if v.block == 0 && (e.trimmed(v.arena) || v.unmapFailed && e.act.synced) {
 			e.picks = append(e.picks, uint32(x))
 		}
 	}
