@@ -22,6 +22,8 @@ def over_native(bench, program, allocator):
 def tables(bench, programs):
     """A row for each program: memory, then time."""
     titles = {program: programs[program].title for program in measured(bench)}
+    if not titles:
+        return "Not measured yet."
     first, *others = bench.args.allocators
     head = ["a step, ms; of native's, 95 %", "turns", name(first), *map(name, others)]
     lines = []
@@ -37,6 +39,8 @@ def tables(bench, programs):
 def brief(bench):
     """A row for memory and one for time: median and worst over the programs."""
     names = measured(bench)
+    if not names:
+        return "Not measured yet."
     head = [f"{len(names)} programs: median, worst", *map(name, bench.args.allocators)]
     held, times = ["memory above the peak load, %"], ["a step over native's"]
     for allocator in bench.args.allocators:
