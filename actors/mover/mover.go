@@ -42,7 +42,8 @@ type Mover struct {
 	regions map[uint64]*region
 	running bool
 	stop    bool
-	opened  uint64 // openings so far
+	opened  uint64    // openings so far
+	high    mem.Bytes // the most of the load since the last check
 }
 
 // region is the mover's state for a region that was closed.
@@ -71,6 +72,8 @@ const (
 	interval = 2 * time.Millisecond
 	soon     = interval / 8
 	idle     = 4 * interval
+	// sample is the time between two looks at the load, which take no lock: a peak may be short.
+	sample = interval / 4
 	// atOnce is how much comes back at a time: the program's requests wait meanwhile.
 	atOnce  = 64 * mem.MiB
 	history = 2 // times that a region was closed
@@ -129,7 +132,18 @@ func (m *Mover) Stop() {
 // run checks again and again, until look finds nothing to do.
 func (m *Mover) run() {
 	for any, next := m.look(); any; any, next = m.look() {
-		m.Clock.Sleep(next)
+		m.sleep(next)
+	}
+}
+
+// sleep lets some time pass, and samples the load.
+func (m *Mover) sleep(d time.Duration) {
+	for ; d > 0; d -= sample {
+		m.Clock.Sleep(min(d, sample))
+		load := m.Load()
+		m.mu.Lock()
+		m.high = max(m.high, load)
+		m.mu.Unlock()
 	}
 }
 
@@ -144,8 +158,10 @@ func (m *Mover) look() (any bool, next time.Duration) {
 		return false, 0
 	}
 	now, load := m.Clock.Now(), m.Load()
+	high := max(m.high, load)
+	m.high = 0
 	_ = m.OnPool(func(p *pool.Pool) error {
-		any, next = m.lookAt(p, now, load)
+		any, next = m.lookAt(p, now, load, high)
 		return nil
 	})
 	m.running = any
@@ -154,7 +170,7 @@ func (m *Mover) look() (any bool, next time.Duration) {
 
 // lookAt records the load, and fetches a part of one region if it is time.
 func (m *Mover) lookAt(
-	p *pool.Pool, now time.Duration, load mem.Bytes,
+	p *pool.Pool, now time.Duration, load, high mem.Bytes,
 ) (any bool, next time.Duration) {
 	next = idle
 	leaving, kept := p.Settle(), mem.Bytes(0)
@@ -164,7 +180,7 @@ func (m *Mover) lookAt(
 		if !closed {
 			continue
 		}
-		r.note(now, load, p.Logged())
+		r.note(now, high, p.Logged())
 		r.moves = r.moves || c.Leaving > 0 || c.Away > 0
 		any = any || r.moves
 		switch most := p.MostHeld(); {

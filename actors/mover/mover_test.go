@@ -58,3 +58,23 @@ func TestExpected(t *testing.T) {
 		t.Errorf("expected are %v", got)
 	}
 }
+
+// TestShortPeaks: a peak that is over before the next check counts.
+func TestShortPeaks(t *testing.T) {
+	now := time.Duration(0)
+	m := New(Env{
+		Clock: pool.Clock{
+			Now:   func() time.Duration { return now },
+			Sleep: func(d time.Duration) { now += d },
+		},
+		Load: func() mem.Bytes {
+			if now >= 3*time.Millisecond && now < 4*time.Millisecond {
+				return 2 * mem.GiB
+			}
+			return mem.GiB
+		},
+	})
+	if m.sleep(idle); now != idle || m.high != 2*mem.GiB {
+		t.Errorf("after %v the most is %v", now, m.high)
+	}
+}
