@@ -247,3 +247,16 @@ func TestComesBackAhead(t *testing.T) {
 		t.Errorf("the device held %v", peak)
 	}
 }
+
+// TestRequestTakesWhatLacks: a large request, most of which idle memory serves, makes no more leave
+// than it lacks.
+func TestRequestTakesWhatLacks(t *testing.T) {
+	k := newAwayKit(t) // 512 MiB of 1 GiB
+	k.release(k.ask(384 * mem.MiB))
+	k.end(true)
+	k.release(k.ask(640 * mem.MiB))
+	if s := k.Stats(); s.Backup == 0 || s.Backup > 256*mem.MiB {
+		t.Errorf("the host has %v", s.Backup)
+	}
+	k.use()
+}

@@ -125,14 +125,20 @@ func (p *Pool) noteWanted() {
 	if len(p.moved) == 0 {
 		return
 	}
+	wanted := p.wanted()
+	for _, m := range p.moved {
+		m.wanted = max(m.wanted, wanted)
+	}
+}
+
+// wanted returns how much is held or away.
+func (p *Pool) wanted() mem.Bytes {
 	wanted := p.reserved()
 	for _, m := range p.moved {
 		_, away, _ := m.Size()
 		wanted += away
 	}
-	for _, m := range p.moved {
-		m.wanted = max(m.wanted, wanted)
-	}
+	return wanted
 }
 
 // meansRoom tells the policy to refuse a request that it cannot make memory for, while closed
@@ -160,7 +166,8 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	p.waited = true
 	start := time.Now()
 	defer func() { p.spanned(start, "region: a request waits", ev.Asked) }()
-	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
+	idle := max(p.wanted()-p.policy.Stats().Load, 0)
+	if p.makeRoom(max(ev.Asked-idle, leastRoom), nil) {
 		ev.Means = p.meansRoom()
 	} else {
 		ev.Means = 0
@@ -168,7 +175,7 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	return true
 }
 
-// leastRoom is how much regions give up at a time, so that few requests wait.
+// leastRoom is how much regions give up at least: idle memory may lie so that it does not serve.
 const leastRoom = 128 * mem.MiB
 
 // refresh tells a region which handles it has: idle ones may have been released.
