@@ -209,7 +209,7 @@ class Search:
         states = STATES * weights
         for way, plain in self.profiles().items():
             short = plain.live - room
-            if short <= -0.01 * room or WEIGHT * weights > room:
+            if short <= -0.01 * room or (WEIGHT - STATES) * weights > room:  # states in parts
                 continue
             step = self.bench.model.tokens / plain.rate
             counts = self.bench.model.sequences / way.batch  # micro-batches a step
