@@ -16,9 +16,9 @@ const (
 	fileMagic = "STALLOCP"
 	fileHead  = fileMagic + " 10\n"
 	// maxFile is more than a valid Plan takes.
-	maxFile = 128 << 20
+	maxFile = 96 << 20
 	// maxCommas is how many a valid Plan has at most: so many values are made of a file.
-	maxCommas = 5 * (maxRequests + maxSteps)
+	maxCommas = 4 * (maxRequests + maxSteps)
 )
 
 // What can be wrong with a plan file. The remedy is always the same: delete it

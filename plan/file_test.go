@@ -148,7 +148,7 @@ func TestDecodeIsBounded(t *testing.T) {
 		}
 		return append([]byte(fileHead), b...)
 	}
-	empty := []byte(fileHead + `{"steps":[` + strings.Repeat("{},", 40<<20) + "{}]}")
+	empty := []byte(fileHead + `{"steps":[` + strings.Repeat("{},", 30<<20) + "{}]}")
 	for name, c := range map[string]struct {
 		file []byte
 		good bool

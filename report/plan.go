@@ -12,6 +12,10 @@ import (
 // planMagic is what a plan file begins with.
 const planMagic = "STALLOCP"
 
+// mostPlaced is how many requests of a plan are drawn: to place them takes time with the square of
+// their number at worst, some seconds here.
+const mostPlaced = 1 << 16
+
 // loadPlan draws the steps of a plan, one after the other, each as it would lie in a space of its
 // own.
 func loadPlan(path string) (*Data, error) {
@@ -21,6 +25,10 @@ func loadPlan(path string) (*Data, error) {
 	}
 	if len(p.Steps) == 0 {
 		return nil, fmt.Errorf("%s: a plan without steps: run the program for longer, so that some come again", path)
+	}
+	if n := p.Requests(); n > mostPlaced {
+		return nil, fmt.Errorf("%s: a plan of %d requests; of at most %d they are drawn", path, n,
+			mostPlaced)
 	}
 	l := &ledger{}
 	var heights []int

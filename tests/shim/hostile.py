@@ -11,106 +11,83 @@ import os
 import pickle
 import random
 import struct
-import zlib
 
 MIB = 1 << 20
-MANY = 1 << 60
-
-
-def number(n):
-    """A number of variable length, as plan files have them."""
-    n, out = (n << 1) ^ (n >> 63), bytearray()
-    while n >= 0x80:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    return bytes(out) + bytes([n])
-
-
-def numbers(*all):
-    return b"".join(map(number, all))
 
 
 def sealed(payload):
-    """A plan file with a right checksum."""
-    file = b"STALLOCP 8\n" + payload
-    return file + struct.pack("<I", zlib.crc32(file))
+    return b"STALLOCP 10\n" + payload
 
 
-def head(handle=0, boundaries=1, late=(0, 0), counts=b""):
-    return b"\0" + numbers(handle, boundaries, *late, len(counts)) + counts
+def step(requests, stream=0):
+    """One with requests of so many grains, made, freed and done at so many ticks."""
+    names = ("size", "from", "free", "done")
+    return {
+        "stream": stream,
+        "requests": [dict(zip(names, (512 * r[0], *r[1:]), strict=True)) for r in requests],
+    }
 
 
-def arena(hold, first=(), step=(), ordinal=0, small=0):
-    """One with requests of so many grains, at so many, that live for so long."""
-    lists = (numbers(len(each)) + b"".join(numbers(*r) for r in each) for each in (first, step))
-    return numbers(ordinal, small, hold) + b"".join(lists)
+def plan(*steps):
+    return sealed(json.dumps({"steps": steps}, separators=(",", ":")).encode())
 
 
-def plan(*arenas, **fields):
-    return sealed(head(**fields) + numbers(len(arenas)) + b"".join(arenas))
+def named(what):
+    """A plan with something else in it."""
+    return plan(step(ONE)).replace(b'"steps"', what + b'"steps"')
 
 
-def tangled(n, repeat=1):
-    """Many small blocks side by side, and as many that lie over all of them."""
-    row = [(256, 256 * i, 1) for i in range(n)]
-    return plan(arena(1 << 42, (row + [(256 * n, 0, 1)] * n) * repeat))
+def tangled(n):
+    """Many small blocks, and as many large ones, whose lives overlap each other's."""
+    some = random.Random(7)
+    lives = [(i, some.randrange(i, 2 * n), 1 + some.randrange(256)) for i in range(2 * n)]
+    return plan(step([(size, at, max(at, end), max(at, end)) for at, end, size in lives]))
 
 
 def in_turns(n, rows):
-    """A row of small blocks, and one over all of them, again and again."""
-    row = [(1, i, 1) for i in range(n)] + [(n, 0, 1)]
-    return plan(arena(1 << 30, row * rows, row * rows))
+    """A row of small blocks, and one that outlives all of them, again and again."""
+    all = []
+    for row in range(rows):
+        at = 2 * row * n
+        all += [(1, at + i, at + n + i, at + n + i) for i in range(n)] + [(n, at + n, -1, -1)]
+    return plan(step(all))
 
 
-ONE = [(8192, 0, 1)]  # a block of 4 MiB
+ONE = [(8192, 0, 1, 1)]  # a block of 4 MiB
 MOST = (1 << 63) - 1
 
 PLANS = {
     "empty": lambda: b"",
     "text": lambda: b"id,lower,upper,size\n",
-    "older": lambda: b"STALLOCP 7\n" + gzip.compress(bytes(64 * MIB), 9),
-    "cut": lambda: plan(arena(64 * MIB, ONE))[:-9],
-    "checksum": lambda: plan(arena(64 * MIB, ONE))[:-1] + b"!",
+    "older": lambda: b"STALLOCP 9\n" + gzip.compress(bytes(64 * MIB), 9),
+    "cut": lambda: plan(step(ONE))[:-9],
+    "nothing": lambda: sealed(b""),
     "zeros": lambda: sealed(bytes(15 * MIB)),
-    "ones": lambda: sealed(b"\xff" * 15 * MIB),
-    "many arenas, it says": lambda: sealed(head() + numbers(MANY)),
-    "many requests, it says": lambda: sealed(head() + numbers(1, 0, 0, 0, MANY)),
-    "many counts, it says": lambda: sealed(b"\0" + numbers(0, 1, 0, 0, MANY)),
-    "many arenas": lambda: sealed(head() + numbers(3 * MIB) + bytes(15 * MIB)),
-    "many requests": lambda: sealed(
-        head() + numbers(1, 0, 0, 0, 5 * MIB) + b"\2\1\0" * 5 * MIB + b"\0"
+    "deep": lambda: sealed(b"[" * 15 * MIB),
+    "deep objects": lambda: sealed(b'{"steps":[' * MIB),
+    "many steps": lambda: sealed(b'{"steps":[' + b"{}," * 5 * MIB + b"{}]}"),
+    "many empty requests": lambda: sealed(
+        b'{"steps":[{"requests":[' + b"{}," * 3 * MIB + b"{}]}]}"
     ),
-    "as many requests as may be": lambda: sealed(
-        head()
-        + numbers(1, 0, 0, 2 * MIB, MIB // 2)
-        + b"\2\1\0" * (MIB // 2)
-        + numbers(MIB // 2)
-        + b"\2\1\0" * (MIB // 2)
+    "too many empty requests": lambda: sealed(
+        b'{"steps":[{"requests":[' + b"{}," * 20 * MIB + b"{}]}]}"
     ),
-    "as many entries as may be": lambda: sealed(
-        head() + numbers(1, 0, 0, 2 * MIB, MIB) + b"\2\0\2" * MIB + b"\0"
-    ),
-    "as many arenas as may be": lambda: plan(
-        *(arena(1 << 42, ONE, ONE, i, s) for i in range(2048) for s in (0, 1))
-    ),
-    "many counts": lambda: plan(arena(64 * MIB, ONE), counts=bytes(15 * MIB)),
-    "an arena twice": lambda: plan(*[arena(1 << 40, ONE)] * 1000),
-    "all of the address space": lambda: plan(arena(MOST & -(2 * MIB), ONE)),
-    "as much as may be": lambda: plan(arena(1 << 42, ONE, [(8192, (1 << 33) - 8192, 1)])),
-    "a request too large": lambda: plan(arena(1 << 42, [(MOST >> 9, 0, 1)])),
-    "an offset too far": lambda: plan(arena(1 << 42, [(1, MOST >> 9, 1)])),
-    "below nothing": lambda: plan(arena(-2 * MIB, [(-1, -5, -1)])),
-    "all in one place": lambda: plan(arena(64 * MIB, [(8192, 0, 9)] * 4 + [(8192, 1, 9)] * 4)),
-    "for ever": lambda: plan(arena(64 * MIB, [(8192, 0, MOST), (8192, 8192, MOST >> 1)] * 9)),
-    "late": lambda: plan(arena(64 * MIB, ONE), late=(MOST, MOST)),
-    "too late": lambda: plan(arena(64 * MIB, ONE), late=(-5, -7)),
-    "large handles": lambda: plan(arena(64 * MIB, ONE), handle=MOST & -(2 * MIB)),
-    "a far stream": lambda: plan(arena(64 * MIB, ONE, ordinal=MOST)),
-    "many boundaries": lambda: plan(arena(64 * MIB, ONE), boundaries=1 << 10),
-    "too many boundaries": lambda: plan(arena(64 * MIB, ONE), boundaries=1 << 40),
+    "a long name": lambda: named(b'"' + b"x" * 15 * MIB + b'":1,'),
+    "many names": lambda: named(b'"x":1,' * 3 * MIB),
+    "a long number": lambda: sealed(b'{"steps":' + b"9" * 15 * MIB + b"}"),
+    "as many requests as may be": lambda: plan(step([(1, i, i, i) for i in range(MIB)])),
+    "as many steps as may be": lambda: plan(*[step(ONE, i) for i in range(1024)]),
+    "too many requests": lambda: plan(step([(1, i, i, i) for i in range(MIB + 1)])),
+    "a step twice": lambda: plan(*[step(ONE)] * 1000),
+    "a request too large": lambda: plan(step([(MOST >> 9, 0, 1, 1)])),
+    "as large as may be": lambda: plan(step([(1 << 33, 0, -1, -1)] * 1000)),
+    "below nothing": lambda: plan(step([(-1, -5, -1, -7)])),
+    "for ever": lambda: plan(step([(8192, 0, MOST, MOST), (8192, 1, MOST >> 1, MOST)])),
+    "a far stream": lambda: plan(step(ONE, MOST)),
+    "a fraction": lambda: plan(step([(8192, 0.5, 1, 1)])),
     "tangled": lambda: tangled(20_000),
-    "more tangled": lambda: tangled(400_000),
-    "tangled in turns": lambda: in_turns(1000, 500),
+    "more tangled": lambda: tangled(200_000),
+    "in turns": lambda: in_turns(1000, 200),
 }
 
 EVENT = {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 0, "frames": []}
