@@ -234,92 +234,24 @@ EXPORT int stalloc_engine_close(int device, char *err, size_t n)
 	return STALLOC_OK;
 }
 
-/* It makes no plans that could be kept. */
-EXPORT int stalloc_engine_save_plan(int device, const char *path, char *err, size_t n)
-{
-	snprintf(err, n, "device %d has no plan for %s", device, path);
-	return STALLOC_ERR_PLAN;
-}
-
-EXPORT int stalloc_engine_load_plan(int device, const char *path, char *err, size_t n)
-{
-	snprintf(err, n, "device %d takes no plan from %s", device, path);
-	return STALLOC_ERR_PLAN;
-}
-
-EXPORT int stalloc_engine_trim(int device, uint64_t pool)
-{
-	(void)device, (void)pool;
-	return STALLOC_OK;
-}
-
-EXPORT int stalloc_engine_capture(int device, uint64_t pool)
-{
-	(void)device, (void)pool;
-	return STALLOC_OK;
-}
-
-EXPORT int stalloc_engine_region(const char *tag, uint64_t *pool, char *err, size_t n)
-{
-	(void)tag, (void)err, (void)n;
-	*pool = 0; /* every region is the default pool */
-	return STALLOC_OK;
-}
-
-EXPORT int stalloc_engine_pause(int device, const char *const *tags, size_t count, bool keep,
-				char *err, size_t n)
-{
-	(void)tags, (void)count, (void)keep;
-	snprintf(err, n, "device %d does not sleep", device);
-	return STALLOC_ERR_ENGINE;
-}
-
-EXPORT int stalloc_engine_resume(int device, const char *const *tags, size_t count, char *err,
-				 size_t n)
-{
-	(void)device, (void)tags, (void)count, (void)err, (void)n;
-	return STALLOC_OK;
-}
-
-static int lends_nothing(char *err, size_t n)
-{
-	snprintf(err, n, "this engine lends nothing");
-	return STALLOC_ERR_ENGINE;
-}
-
-EXPORT int stalloc_engine_begin_awake(int device, const char *tag, uint64_t stream, char *err,
-				      size_t n)
-{
-	(void)device, (void)tag, (void)stream;
-	return lends_nothing(err, n);
-}
-
-EXPORT int stalloc_engine_end_awake(int device, const char *tag, uint64_t stream, int how,
-				    char *err, size_t n)
-{
-	(void)device, (void)tag, (void)stream, (void)how;
-	return lends_nothing(err, n);
-}
-
-EXPORT int stalloc_engine_prefetch(int device, const char *tag, char *err, size_t n)
-{
-	(void)device, (void)tag;
-	return lends_nothing(err, n);
-}
-
-EXPORT int stalloc_engine_export(uint64_t addr, uint64_t *offset, char *pieces, size_t room,
-				 char *err, size_t n)
-{
-	(void)addr, (void)offset, (void)pieces, (void)room;
-	snprintf(err, n, "this engine exports nothing");
-	return STALLOC_ERR_ENGINE;
-}
-
-EXPORT int stalloc_engine_limit(int device, double fraction, char *err, size_t n)
-{
-	(void)device, (void)fraction, (void)err, (void)n;
-	return STALLOC_OK;
-}
+/* What it has not is no error where a program can go on without. */
+static int serve_on(void) { return STALLOC_OK; }
+static int refuse(void) { return STALLOC_ERR_ENGINE; }
+#define ANSWER(name, as) EXPORT int stalloc_engine_##name() __attribute__((alias(#as)))
+ANSWER(trim, serve_on);
+ANSWER(capture, serve_on);
+ANSWER(region, serve_on); /* every region is the default pool */
+ANSWER(resume, serve_on);
+ANSWER(limit, serve_on);
+ANSWER(nudge, serve_on);
+ANSWER(goroutines, serve_on);
+ANSWER(save_plan, refuse);
+ANSWER(load_plan, refuse);
+ANSWER(pause, refuse);
+ANSWER(begin_awake, refuse);
+ANSWER(end_awake, refuse);
+ANSWER(prefetch, refuse);
+ANSWER(export, refuse);
 
 EXPORT int stalloc_engine_stats(int device, struct stalloc_stats *out, int reset_peak)
 {
@@ -332,13 +264,9 @@ EXPORT int stalloc_engine_stats(int device, struct stalloc_stats *out, int reset
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_nudge(void) { return STALLOC_OK; }
-
 void stalloc_nudge(void) {}
 
 EXPORT int stalloc_engine_explain(int device, char *text, size_t n)
 {
 	return snprintf(text, n, "the stand-in engine serves device %d", device);
 }
-
-EXPORT int stalloc_engine_goroutines(void) { return 0; }
