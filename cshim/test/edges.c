@@ -21,30 +21,22 @@ static void throws(const char *function, const char *file, uint32_t line, const 
 	snprintf(thrown_text, sizeof thrown_text, "%s", message);
 }
 
-static void refused(void *p, const char *words)
-{
-	CHECK(!p, "a block was handed out");
-	CHECK(strstr(stalloc_last_error(), words), "\"%s\" does not speak of \"%s\"",
-	      stalloc_last_error(), words);
-}
-
 static void arguments(void)
 {
 	struct stalloc_stats s;
 	size_t size = 0;
 	int code;
 	CHECK(!stalloc_malloc(0, 0, NULL), "size 0 gave a block");
-	refused(stalloc_malloc(1 << 20, -1, NULL), "device");
-	refused(stalloc_malloc(1 << 20, 64, NULL), "device");
-	refused(stalloc_malloc(SIZE_MAX, 0, NULL), "");
-	refused(stalloc_malloc((size_t)INT64_MAX, 0, NULL), "");
-	refused(stalloc_malloc((size_t)1 << 60, 0, NULL), "");
+	SAYS(!stalloc_malloc(1 << 20, -1, NULL), "device");
+	SAYS(!stalloc_malloc(1 << 20, 64, NULL), "device");
+	SAYS(!stalloc_malloc(SIZE_MAX, 0, NULL), "");
+	SAYS(!stalloc_malloc((size_t)INT64_MAX, 0, NULL), "");
+	SAYS(!stalloc_malloc((size_t)1 << 60, 0, NULL), "");
 	stalloc_free(NULL, 0, 0, NULL);
 	stalloc_record_stream(NULL, NULL);
 	CHECK(!stalloc_base(NULL, &size), "NULL has a base");
 	code = stalloc_step(64);
-	CHECK(code == STALLOC_ERR_ARGUMENT && strstr(stalloc_last_error(), "64"), "%d %s", code,
-	      stalloc_last_error());
+	SAYS(code == STALLOC_ERR_ARGUMENT, "64");
 	CHECK(stalloc_step(-2) == STALLOC_ERR_ARGUMENT, "step(-2) was accepted");
 	CHECK(stalloc_get_stats(-1, &s, sizeof s) == STALLOC_ERR_ARGUMENT,
 	      "a negative device has statistics");
@@ -62,7 +54,7 @@ static void arguments_of_owner(void)
 {
 	for (int i = 0; i < 1000; i++) stalloc_free(stalloc_malloc(512, 0, NULL), 512, 0, NULL);
 	OK(stalloc_begin_region("edges"));
-	refused(stalloc_malloc(512, -1, NULL), "device");
+	SAYS(!stalloc_malloc(512, -1, NULL), "device");
 	OK(stalloc_end_region());
 	kit_listen();
 	arguments();
@@ -166,16 +158,16 @@ static void out_of_memory(void)
 	stalloc_empty_cache();
 	int n = fill_up(blocks);
 	CHECK(n >= 8 && n < MANY, "%d blocks of 20 MiB fit", n);
-	refused(NULL, "out of memory");
+	SAYS(true, "out of memory");
 	CHECK(strstr(stalloc_last_error(), "20971520") || strstr(stalloc_last_error(), "20.00 MiB"),
 	      "%s", stalloc_last_error());
 	CHECK(kit_stats().ooms > ooms, "not counted");
 	stalloc_set_thrower(throws);
-	refused(stalloc_malloc(big, 0, NULL), "out of memory");
+	SAYS(!stalloc_malloc(big, 0, NULL), "out of memory");
 	CHECK(thrown == 1 && strstr(thrown_text, "out of memory"), "thrown %d times: %s", thrown,
 	      thrown_text);
 	stalloc_set_thrower(NULL);
-	refused(stalloc_malloc(big, 0, NULL), "out of memory");
+	SAYS(!stalloc_malloc(big, 0, NULL), "out of memory");
 	CHECK(thrown == 1, "thrown again");
 	for (int i = 0; i < n; i++) {
 		CHECK(kit_damage(blocks[i], big, (uint64_t)i) < 0, "block %d was overwritten", i);
@@ -196,7 +188,7 @@ static void *elsewhere(void *argument)
 {
 	CHECK(strcmp(stalloc_last_error(), "") == 0, "another thread's error: %s",
 	      stalloc_last_error());
-	refused(stalloc_malloc(1, 77, NULL), "77");
+	SAYS(!stalloc_malloc(1, 77, NULL), "77");
 	return argument;
 }
 
@@ -205,7 +197,7 @@ static void errors_belong_to_threads(void)
 	stalloc_step(99);
 	pthread_t thread = kit_thread(elsewhere, NULL);
 	pthread_join(thread, NULL);
-	CHECK(strstr(stalloc_last_error(), "99"), "%s", stalloc_last_error());
+	SAYS(true, "99");
 }
 
 static void private_pools(void)

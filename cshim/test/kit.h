@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "../../tests/fakecuda/fakecuda.h"
 #include "../stalloc.h"
@@ -20,6 +21,10 @@ typedef unsigned long long ull; /* as printf wants it */
 void kit_fail(const char *file, int line, const char *condition, const char *format, ...)
 	__attribute__((noreturn, format(printf, 4, 5)));
 #define OK(call) CHECK((call) == STALLOC_OK, "%s", stalloc_last_error())
+/* For a call that has to fail, and to say a word. */
+#define SAYS(failed, words)                                                      \
+	CHECK((failed) && strstr(stalloc_last_error(), words), "\"%s\" does not say: %s", \
+	      stalloc_last_error(), words)
 /* Allocates a block; the test ends if there is none. */
 void *kit_get(size_t size, int device, void *stream);
 

@@ -131,8 +131,7 @@ static void long_token(void)
 	for (int i = 0; i < PIECES; i++) at += sprintf(at, " x%0128d/2097152/%d", i, i);
 	sprintf(at, " x"); /* the last is wrong */
 	alarm(60);
-	CHECK(!stalloc_import_block(text, 0) && strstr(stalloc_last_error(), "no token"), "%s",
-	      stalloc_last_error());
+	SAYS(!stalloc_import_block(text, 0), "no token");
 	alarm(0);
 	free(text);
 }
@@ -151,33 +150,23 @@ static void refused(char *at)
 			       "stalloc1 1 2",
 			       "stalloc1 1 2 3/4/5",
 			       "stalloc1 1 2 3/2097152/5x",
-			       "another"};
-	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-		CHECK(!stalloc_import_block(wrong[i], 0) &&
-			      strstr(stalloc_last_error(), "no token"),
-		      "%s: %s", wrong[i], stalloc_last_error());
-	const char *large[] = {"stalloc1 1 2 4294967299/2097152/5", "stalloc1 1 2 -3/2097152/5",
+			       "another",
+			       "stalloc1 1 2 4294967299/2097152/5",
+			       "stalloc1 1 2 -3/2097152/5",
 			       "stalloc1 1 2 3/99999999999999999999/5",
 			       "stalloc1 1 2 3/18446744073707454464/5 3/2097152/6 3/2097152/7",
 			       "stalloc1 1 2  3/2097152/5"};
-	for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-		CHECK(!stalloc_import_block(large[i], 0) &&
-			      strstr(stalloc_last_error(), "no token"),
-		      "%s: %s", large[i], stalloc_last_error());
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		SAYS(!stalloc_import_block(wrong[i], 0), "no token");
 	const char *names[] = {"", "x", "x12", "3"}; /* a fabric's have 128 digits */
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		snprintf(token, sizeof token, "stalloc1 0 0 %s/2097152/1", names[i]);
-		CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "no token"),
-		      "%s: %s", token, stalloc_last_error());
+		SAYS(!stalloc_import_block(token, 0), "no token");
 	}
 	snprintf(token, sizeof token, "stalloc1 0 0 x%0128d/2097152/1", 0); /* of nobody */
-	CHECK(!stalloc_import_block(token, 0) &&
-		      strstr(stalloc_last_error(), "cuMemImportFromShareableHandle failed"),
-	      "%s", stalloc_last_error());
+	SAYS(!stalloc_import_block(token, 0), "cuMemImportFromShareableHandle failed");
 	snprintf(token, sizeof token, "stalloc1 %ld 7 3/2097152/1", (long)getpid());
-	CHECK(!stalloc_import_block(token, 0) &&
-		      strstr(stalloc_last_error(), "has ended or is in another container"),
-	      "%s", stalloc_last_error());
+	SAYS(!stalloc_import_block(token, 0), "has ended or is in another container");
 	CHECK(stalloc_end_import(at) == STALLOC_ERR_ARGUMENT, "it was not imported");
 	pid_t child = fork();
 	if (child == 0)
