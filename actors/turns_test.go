@@ -35,6 +35,7 @@ type turns struct {
 	regions []uint64
 	states  []mem.Addr
 	unit    mem.Bytes
+	told    bool // the allocator is told which regions follow
 }
 
 func newTurns(t *testing.T, dev *counted, regions int, unit mem.Bytes) *turns {
@@ -55,7 +56,7 @@ func newTurns(t *testing.T, dev *counted, regions int, unit mem.Bytes) *turns {
 			t.Fatal(err)
 		}
 		k.states = append(k.states, at)
-		k.end(n)
+		k.end(n, false)
 	}
 	t.Cleanup(func() {
 		dev.Finish(0)
@@ -69,9 +70,10 @@ func newTurns(t *testing.T, dev *counted, regions int, unit mem.Bytes) *turns {
 	return k
 }
 
-func (k *turns) end(n int) {
+func (k *turns) end(n int, more bool) {
 	k.t.Helper()
-	if err := k.EndAwake(k.regions[n], 0, pool.Closing{Changed: true}); err != nil {
+	how := pool.Closing{Changed: true, More: more}
+	if err := k.EndAwake(k.regions[n], 0, how); err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -115,7 +117,7 @@ func (k *turns) step(blocks int, pause time.Duration) {
 		if err := k.gpu.Use(0, k.states[n], k.unit); err != nil {
 			k.t.Fatal(err)
 		}
-		k.end(n)
+		k.end(n, k.told && n < len(k.regions)-1)
 	}
 }
 
@@ -126,13 +128,17 @@ func TestRegionsInTurns(t *testing.T) {
 	for _, x := range []struct {
 		regions, held, blocks int
 		short                 mem.Bytes // by how much the largest load exceeds the device
+		told                  bool
 	}{
-		{10, 4, 3, 5 * unit}, // they do not fit, in no part of the step
-		{6, 4, 4, 2 * unit},  // they fit when they are used
-		{3, 4, 4, 0},         // all fits
+		{10, 4, 3, 5 * unit, false}, // they do not fit, in no part of the step
+		{10, 4, 3, 5 * unit, true},
+		{6, 4, 4, 2 * unit, false}, // they fit when they are used
+		{6, 4, 4, 2 * unit, true},
+		{3, 4, 4, 0, true}, // all fits
 	} {
 		dev := &counted{Device: sim.New(sim.Config{Capacity: 12 * unit})}
 		k := newTurns(t, dev, x.regions, unit)
+		k.told = x.told
 		weights := k.ask(x.held)
 		for range 6 {
 			k.step(x.blocks, 0)
@@ -145,8 +151,8 @@ func TestRegionsInTurns(t *testing.T) {
 				most = 0
 			}
 			if most = mem.RoundUp(most, unit); dev.out > most || dev.back > most {
-				t.Errorf("%d regions: %v leave and %v come back in a step, where %v are short",
-					x.regions, dev.out, dev.back, x.short)
+				t.Errorf("%d regions, %v: %v leave and %v come back in a step, where %v are short",
+					x.regions, x.told, dev.out, dev.back, x.short)
 			}
 		}
 		if peak := dev.Peak(); peak > 12*unit {
@@ -174,6 +180,38 @@ func TestRegionsComeBackAhead(t *testing.T) {
 			t.Fatalf("%v are still away, where 8 of 10 regions fit", k.Stats().Asleep)
 		}
 		time.Sleep(time.Millisecond)
+	}
+	k.release(weights)
+}
+
+// TestNothingLeavesBetweenRegions: where all regions are there when they are used, none leaves
+// before the last is closed, though some of them are short later.
+func TestNothingLeavesBetweenRegions(t *testing.T) {
+	const unit = 64 * mem.MiB
+	dev := &counted{Device: sim.New(sim.Config{Capacity: 12 * unit})}
+	k := newTurns(t, dev, 6, unit)
+	k.told = true
+	weights := k.ask(4)
+	for range 4 {
+		k.step(4, 0)
+	}
+	k.release(k.ask(4))
+	for rounds := 0; k.Stats().Asleep > 0; rounds++ {
+		dev.Finish(0) // then idle memory can rest
+		for _, region := range k.regions {
+			if err := k.Prefetch(region); err != nil || rounds > 100 {
+				t.Fatalf("%v are away, and all fits: %v", k.Stats().Asleep, err)
+			}
+		}
+	}
+	for n, region := range k.regions {
+		if err := k.BeginAwake(region, 0); err != nil {
+			t.Fatal(err)
+		}
+		out := dev.out
+		if k.end(n, n < 5); (dev.out > out) != (n == 5) {
+			t.Errorf("%v leave behind region %d of 6", dev.out-out, n+1)
+		}
 	}
 	k.release(weights)
 }

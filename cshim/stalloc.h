@@ -167,13 +167,15 @@ STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
  *   STALLOC_CHANGED      the work wrote to the region; without it the copy on the host is still
  *                        valid, and nothing is copied out again
  *   STALLOC_ALL_LEAVES   all of the region leaves, even if memory is not short
+ *   STALLOC_MORE_FOLLOW  other regions are opened next, one after the other: until the last is
+ *                        closed no more leaves than those need that are away
  * prefetch starts to bring back as much as fits. Host memory is pinned and kept. A region that was
  * never ended is in use. Uses nest: each begin needs an end. Each function returns STALLOC_OK or an
  * error such as STALLOC_ERR_MEMORY, and then nothing is lost: the region is in use, or not, as
  * before; an end that fails is one all the same. While a private pool is being allocated to, begin
  * is refused if something is away, still being copied back, or used by earlier work, and end leaves
  * the region in use. */
-enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2 };
+enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2, STALLOC_MORE_FOLLOW = 4 };
 STALLOC_API int stalloc_begin_awake(int device, const char *tag, void *stream);
 STALLOC_API int stalloc_end_awake(int device, const char *tag, void *stream, int how);
 STALLOC_API int stalloc_prefetch(int device, const char *tag);

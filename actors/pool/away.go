@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"stalloc/actors/device/away"
@@ -110,26 +109,6 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 	return m, nil
 }
 
-// learn records how much of the closed regions had to be away since a region was closed: by how
-// much they and everything else exceed what may be held.
-func (p *Pool) learn(m *moved) {
-	n := mem.Bytes(0)
-	if most := p.MostHeld(); most > 0 {
-		n = max(m.wanted-most, 0)
-	}
-	copy(m.lately[1:], m.lately[:])
-	m.lately[0] = n
-}
-
-// out returns how much of regions is away or leaving.
-func (p *Pool) out() (out mem.Bytes) {
-	for _, m := range p.moved {
-		_, away, leaving := m.Size()
-		out += away + leaving
-	}
-	return out
-}
-
 // MostHeld returns how much memory may be held, 0 if that is not known. If the driver has refused
 // more, it is what was held then, or at most since.
 func (p *Pool) MostHeld() mem.Bytes {
@@ -144,6 +123,7 @@ func (p *Pool) MostHeld() mem.Bytes {
 type Closing struct {
 	Changed bool // its contents may differ from their copy on the host
 	All     bool // all of it leaves, however much others need
+	More    bool // other regions are opened next, one after the other
 }
 
 // EndAwake closes a region: see actors.Device.EndAwake.
@@ -174,19 +154,15 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	p.closings++
 	m.closed = p.closings
 	p.noteWanted()
-	n, _, _ := m.Size()
-	if !how.All {
-		n = slices.Max(m.lately[:])
-		n += n/needMargin - p.out()
+	var sent mem.Bytes
+	if all, _, _ := m.Size(); how.All {
+		sent = p.send(region, m, all)
+	} else {
+		sent = p.leave(p.shortAfter(m, how.More), true, nil)
 	}
-	p.send(region, m, n)
-	p.spanned(start, "region: closed", n)
+	p.spanned(start, "region: closed", sent)
 	return nil
 }
-
-// needMargin is the fraction by which more leaves than was needed lately: a request that is short
-// all the same waits for a copy, and perhaps for host memory to be pinned.
-const needMargin = 8
 
 // Prefetch brings back as much of a region as fits, at most `most`: see actors.Device.Prefetch.
 func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
@@ -217,7 +193,8 @@ func (p *Pool) Closed(region uint64) (c Closed, closed bool) {
 		return c, false
 	}
 	_, c.Away, c.Leaving = m.Size()
-	c.Out, c.Wanted = p.out(), m.before
+	away, leaving := p.out()
+	c.Out, c.Wanted = away+leaving, m.before
 	return c, true
 }
 

@@ -76,15 +76,21 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 			short -= leaving
 		}
 	}
-	for _, region := range p.makingRoom(but != nil) {
+	p.leave(short, but != nil, but)
+	return gone+p.awaitOut(but, lack-gone) > 0
+}
+
+// leave begins to move n bytes of closed regions out, of all but one, and returns how much does.
+func (p *Pool) leave(n mem.Bytes, opening bool, but *moved) (sent mem.Bytes) {
+	for _, region := range p.makingRoom(opening) {
 		m := p.moved[region]
-		if m == nil || m == but || m.IsOpen() || p.sleeps(region) || short <= 0 {
+		if m == nil || m == but || m.IsOpen() || p.sleeps(region) || sent >= n {
 			continue
 		}
 		p.refresh(region, m)
-		short -= p.send(region, m, short)
+		sent += p.send(region, m, n-sent)
 	}
-	return gone+p.awaitOut(but, lack-gone) > 0
+	return sent
 }
 
 // makingRoom returns the closed regions, those that leave without a copy first, and then the one

@@ -14,8 +14,9 @@ import (
 
 // What stalloc_engine_end_awake is told, as in stalloc.h.
 const (
-	changed   = 1
-	allLeaves = 2
+	changed    = 1
+	allLeaves  = 2
+	moreFollow = 4
 )
 
 //export stalloc_engine_begin_awake
@@ -31,7 +32,7 @@ func stalloc_engine_end_awake(device C.int, tag *C.char, stream C.uint64_t, how 
 	text *C.char, n C.size_t) C.int {
 	return ofRegion(device, tag, text, n, func(d *opened, region uint64) error {
 		return d.EndAwake(region, mem.StreamID(stream), pool.Closing{Changed: how&changed != 0,
-			All: how&allLeaves != 0})
+			All: how&allLeaves != 0, More: how&moreFollow != 0})
 	})
 }
 

@@ -28,10 +28,11 @@ int stalloc_begin_awake(int device, const char *tag, void *stream) {
 int stalloc_end_awake(int device, const char *tag, void *stream, int how) {
 	char err[1024] = "";
 	int result;
-	if (how < 0 || how > (STALLOC_CHANGED | STALLOC_ALL_LEAVES))
-		return stalloc_fail(
-			STALLOC_ERR_ARGUMENT,
-			"%d is no sum of STALLOC_CHANGED and STALLOC_ALL_LEAVES", how);
+	if (how < 0 || how > (STALLOC_CHANGED | STALLOC_ALL_LEAVES | STALLOC_MORE_FOLLOW))
+		return stalloc_fail(STALLOC_ERR_ARGUMENT,
+				    "%d is no sum of STALLOC_CHANGED, STALLOC_ALL_LEAVES and "
+				    "STALLOC_MORE_FOLLOW",
+				    how);
 	const struct stalloc_engine *e = for_region(device, tag, &result);
 	if (!e) return result;
 	result = e->end_awake(device, tag, (uintptr_t)stream, how, err, sizeof err);

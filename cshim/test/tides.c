@@ -78,7 +78,7 @@ static void open_again(const char *tag)
 		CHECK(i < 10000, "%s", stalloc_last_error());
 }
 
-/* Opens a region, perhaps changes what is in it, and closes it. */
+/* Opens a region, perhaps changes what is in it, and closes it; perhaps says that more follow. */
 static void use(int region)
 {
 	bool changed = kit_below(&dice, 2);
@@ -90,7 +90,8 @@ static void use(int region)
 		x->pattern = atomic_fetch_add(&patterns, 1);
 		kit_fill(x->at, x->size, x->pattern);
 	}
-	OK(stalloc_end_awake(0, tags[region], NULL, changed ? STALLOC_CHANGED : 0));
+	int more = region + 1 < REGIONS && kit_below(&dice, 2) ? STALLOC_MORE_FOLLOW : 0;
+	OK(stalloc_end_awake(0, tags[region], NULL, more | (changed ? STALLOC_CHANGED : 0)));
 }
 
 static bool step(void)

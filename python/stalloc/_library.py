@@ -71,7 +71,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 _ALL_DEVICES = -1
-_CHANGED, _ALL_LEAVES = 1, 2
+_CHANGED, _ALL_LEAVES, _MORE_FOLLOW = 1, 2, 4
 
 
 class _StatsStruct(ctypes.Structure):
@@ -174,9 +174,15 @@ class Library:
         self._check(self._lib.stalloc_begin_awake(device, tag.encode(), stream), "awake")
 
     def end_awake(
-        self, device: int, tag: str, stream: int, changed: bool = True, always: bool = False
+        self,
+        device: int,
+        tag: str,
+        stream: int,
+        changed: bool = True,
+        always: bool = False,
+        more: bool = False,
     ) -> None:
-        how = _CHANGED * changed + _ALL_LEAVES * always
+        how = _CHANGED * changed + _ALL_LEAVES * always + _MORE_FOLLOW * more
         self._check(self._lib.stalloc_end_awake(device, tag.encode(), stream, how), "awake")
 
     def prefetch(self, device: int, tag: str) -> None:

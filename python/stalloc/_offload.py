@@ -172,7 +172,8 @@ class _Offloaded:
             )
             return
         try:
-            part.lend(self.always)
+            later = self.parts[self.parts.index(part) + 1 :] if self.quiet else []
+            part.lend(self.always, {device for other in later for device in other.devices})
         except StallocError as error:  # the program goes on with what is on the device
             self._warn(f"optimizer states stay on the device until the next step: {error}")
 

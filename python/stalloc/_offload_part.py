@@ -35,11 +35,14 @@ class Part:
             self.binding.begin_awake(device, self.tag, _lend.current_stream(self.torch, device))
             self.away.remove(device)
 
-    def lend(self, always: bool) -> None:
-        """Lets the states leave, if there are any. always: all of them do."""
+    def lend(self, always: bool, more: set[int]) -> None:
+        """Lets the states leave, if there are any: all with always.
+
+        `more` are the devices where other parts are woken next.
+        """
         for device in sorted(self.devices - self.away):
             stream = _lend.current_stream(self.torch, device)
-            self.binding.end_awake(device, self.tag, stream, True, always)
+            self.binding.end_awake(device, self.tag, stream, True, always, device in more)
             self.away.add(device)
 
     def states(self, optimizer: Any) -> dict[Any, Any]:

@@ -11,6 +11,7 @@ class Memory:
     def __init__(self):
         self.calls, self.regions, self.saved = [], {}, {}
         self.inside, self.fails = None, 0
+        self.more = []  # whether other regions follow, of each end
 
     @property
     def moved(self):
@@ -29,7 +30,8 @@ class Memory:
         for tensor in self.regions[tag]:
             tensor.copy_(self.saved[tensor.data_ptr()])
 
-    def end_awake(self, device, tag, stream, changed, always):
+    def end_awake(self, device, tag, stream, changed, always, more):
+        self.more.append(more)
         self.calls.append("always" if always else "end")
         for tensor in self.regions[tag]:
             self.saved[tensor.data_ptr()] = tensor.clone()

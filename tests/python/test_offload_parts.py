@@ -54,6 +54,7 @@ def test_part_by_part(parts, name):
     if name != "Adafactor":  # whose states are small
         assert len(parts.regions) == 4
         assert parts.calls[-24:] == ["begin", "always"] * 12
+        assert parts.more[-4:] == [True, True, True, False]
 
 
 def test_hooks_schedulers_and_closures_see_one_step(parts):
@@ -170,9 +171,9 @@ class Room:
         self.awake.add(tag)
         self.begin(device, tag, stream)
 
-    def end_awake(self, device, tag, stream, changed, always):
+    def end_awake(self, device, tag, stream, changed, always, more):
         self.awake.discard(tag)
-        self.end(device, tag, stream, changed, always)
+        self.end(device, tag, stream, changed, always, more)
 
 
 def test_states_that_do_not_fit_are_saved_and_loaded(parts, monkeypatch):
