@@ -147,7 +147,9 @@ class _Offloaded:
     def _divide(self, optimizer: Any) -> None:
         if self.whole is not None:
             new = functools.partial(Part, self.torch, self.binding)
-            _offload_step.divide(self.torch, optimizer, self.parts, new)
+            for part in _offload_step.divide(self.torch, optimizer, self.parts, new):
+                if not self.over and not _capturing(self.torch):
+                    part.adopt(optimizer)  # states may lie with another part, which is about to go
 
     def _after(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
         self._divide(optimizer)

@@ -43,26 +43,34 @@ def under_schedulers(optimizer: Any) -> None:
     optimizer.step = scheduled
 
 
-def divide(torch: ModuleType, optimizer: Any, parts: list[Part], new: Callable[[], Part]) -> None:
-    """Gives each parameter a part. It stays in the part that it has; others fill up the last."""
+def divide(
+    torch: ModuleType, optimizer: Any, parts: list[Part], new: Callable[[], Part]
+) -> list[Part]:
+    """Gives each parameter a part; returns the parts that got any.
+
+    It stays in the part that it has, as long as it has states even if no group has it: they are in
+    the part's region. Others fill up the last part.
+    """
     of = {id(x): part for part in parts for x in part.parameters}
-    every = [x for group in optimizer.param_groups for x in group["params"]]
-    if len(of) == len(every) and all(id(x) in of for x in every):
-        return
+    every = {id(x): x for group in optimizer.param_groups for x in group["params"]}
+    if of.keys() == every.keys():
+        return []
+    state = optimizer.__dict__["state"]
     for part in parts:
-        part.parameters = []
-    size = PART  # of the last part
-    for x in every:
+        part.parameters = [x for x in part.parameters if id(x) in every or x in state]
+    changed, size = [], PART  # of the last part
+    for x in every.values():
         if id(x) in of:
-            part = of[id(x)]
-        else:
-            more = sum(tensor.nbytes for tensor in _offload_state.tensors(torch, x))
-            if size + more > PART:
-                parts.append(new())
-                size = 0
-            part = parts[-1]
-            size += more
-        part.parameters.append(x)
+            continue
+        more = sum(tensor.nbytes for tensor in _offload_state.tensors(torch, x))
+        if size + more > PART:
+            parts.append(new())
+            size = 0
+        if parts[-1] not in changed:
+            changed.append(parts[-1])
+        parts[-1].parameters.append(x)
+        size += more
+    return changed
 
 
 def by_parts(optimizer: Any, parts: list[Part], step: Callable[[Part], None]) -> None:

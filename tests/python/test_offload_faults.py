@@ -5,7 +5,7 @@ import io
 
 import pytest
 from offload_kit import Memory, adam, memory, model, train
-from stalloc import StallocError, StallocWarning, _offload
+from stalloc import StallocError, StallocWarning, _offload, _offload_step
 
 __all__ = ["memory"]
 pytestmark = pytest.mark.torch
@@ -106,3 +106,44 @@ def test_each_device_is_opened_once(memory, monkeypatch):
         part.wake()
     part.wake()
     assert opened == [0, 1, 1]
+
+
+def regroup(optimizer, parameters):
+    """Groups may change between steps: a part of the model is frozen, and thawed later."""
+    group = optimizer.param_groups[0]["params"]
+    group.append(group.pop(0))
+    yield
+    frozen = group.pop(2)
+    yield
+    yield
+    group.append(frozen)
+    yield
+    new = parameters[0].detach().clone().requires_grad_()  # as where modules are converted
+    parameters[0].grad = None
+    group[2] = new
+    optimizer.state[new] = optimizer.state.pop(parameters[0])
+    parameters[0] = new
+    yield
+
+
+def test_states_of_a_parameter_that_moves_are_found(memory, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(_offload_step, "PART", 1 << 20)
+
+    def results(offload):
+        torch.manual_seed(1)
+        parameters = [torch.randn(600, 600).requires_grad_() for _ in range(4)]
+        optimizer = offload(torch.optim.AdamW(parameters, lr=0.01))
+        changes = regroup(optimizer, parameters)
+        for step in range(8):
+            sum(((x - step) ** 2).sum() for x in parameters).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            next(changes, None)
+        states = [optimizer.state[x]["exp_avg"] for x in parameters]
+        return [x.detach().clone() for x in (*parameters, *states)]
+
+    expected = results(lambda optimizer: optimizer)
+    for one, other in zip(results(_offload.offload), expected):
+        assert torch.equal(one, other)
