@@ -81,7 +81,7 @@ static void marks(void)
 	stalloc_empty_cache();
 	step();
 	size_t each = SIZE_MAX; /* the least of some rounds: Go's collector takes its time */
-	for (uintptr_t round = 2; round < 6; round++) {
+	for (uintptr_t round = 2; round < 10; round++) {
 		size_t before = kit_resident(), after;
 		many(round << 24);
 		stalloc_empty_cache();
