@@ -147,8 +147,7 @@ int main(void)
 			.reaper_count = REAPERS,
 			.random = kit_random(&seed),
 			.id = (uint64_t)s + 1};
-	for (int i = 0; i < THREADS; i++)
-		threads[i] = kit_thread(work, (void *)(intptr_t)i);
+	for (int i = 0; i < THREADS; i++) threads[i] = kit_thread(work, (void *)(intptr_t)i);
 
 	regular("regular", (struct habits){0}, &seed, (int)steps, 0.95);
 	irregular("noisy", (struct habits){.noise = 10, .cross = 100, .shared = 5}, &seed,

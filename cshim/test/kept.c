@@ -21,8 +21,7 @@ static void for_good(void)
 {
 	enum { N = 300 };
 	void *p[N];
-	for (int i = 0; i < N; i++)
-		p[i] = kit_get(4096, 0, NULL);
+	for (int i = 0; i < N; i++) p[i] = kit_get(4096, 0, NULL);
 	fake(fail)("cuMemFree:*:999");
 	long before = fake(count)("cuMemFree");
 	for (int i = 0; i < N; i++) stalloc_free(p[i], 0, 0, NULL);

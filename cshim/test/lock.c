@@ -108,8 +108,7 @@ static void all_wake(void)
 {
 	pthread_t threads[THREADS];
 	CHECK(stalloc_lock_try_exchange(&d.lock, 0), "it is taken");
-	for (uintptr_t i = 0; i < THREADS; i++)
-		threads[i] = kit_thread(enter, (void *)(i + 1));
+	for (uintptr_t i = 0; i < THREADS; i++) threads[i] = kit_thread(enter, (void *)(i + 1));
 	while (atomic_load(&d.lock.state) != STALLOC_CONTENDED) kit_sleep_ms(1);
 	atomic_store(&nudged, 0);
 	while (atomic_load(&nudged) < 2 * THREADS)

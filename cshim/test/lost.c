@@ -49,12 +49,10 @@ int main(void)
 	kit_watchdog(60);
 	pthread_barrier_init(&begin, NULL, FREERS + 1);
 	pthread_barrier_init(&end, NULL, FREERS + 1);
-	for (uintptr_t i = 0; i < FREERS; i++)
-		threads[i] = kit_thread(freer, (void *)i);
+	for (uintptr_t i = 0; i < FREERS; i++) threads[i] = kit_thread(freer, (void *)i);
 	for (int step = 0; rounds < ROUNDS; step++) {
 		struct stalloc_stats before = kit_stats(), s;
-		for (int i = 0; i < BLOCKS; i++)
-			blocks[i] = kit_get(size_of(i), 0, NULL);
+		for (int i = 0; i < BLOCKS; i++) blocks[i] = kit_get(size_of(i), 0, NULL);
 		s = kit_stats();
 		bool hit = s.hits - before.hits > BLOCKS / 2;
 		served += hit;

@@ -57,8 +57,7 @@ static void *fail(void *seed)
 
 void mishaps_start(void)
 {
-	if (life.mishaps)
-		failing = kit_thread(fail, (void *)(uintptr_t)(life.seed + 7));
+	if (life.mishaps) failing = kit_thread(fail, (void *)(uintptr_t)(life.seed + 7));
 }
 
 void mishaps_end(struct worker *w)
@@ -108,8 +107,7 @@ void rough_start(struct worker *workers, int n)
 	victim_count = n;
 	sigaction(SIGUSR1, &action, NULL);
 	pest = kit_thread(pester, (void *)(uintptr_t)(life.seed + 9));
-	for (int i = 0; i < HOGS; i++)
-		hogs[i] = kit_thread(hog, NULL);
+	for (int i = 0; i < HOGS; i++) hogs[i] = kit_thread(hog, NULL);
 }
 
 /* One thread runs only where nobody else wants to, another seldom. */

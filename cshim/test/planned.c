@@ -15,8 +15,7 @@ static uint64_t rounded(size_t n) { return (n + 511) / 512 * 512; }
 
 static void ask(void **blocks)
 {
-	for (int i = 0; i < N; i++)
-		blocks[i] = kit_get(size_of(i), 0, mine);
+	for (int i = 0; i < N; i++) blocks[i] = kit_get(size_of(i), 0, mine);
 }
 
 static void give(void **blocks)

@@ -7,40 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kit.h"
+#include "work.h"
 
 enum { REGIONS = 3, STATES = 2, OTHERS = 8, WORKERS = 2 };
 enum { MIB = 1 << 20, CAPACITY = 32 * MIB, MOST = 16 * MIB };
 static const char *const tags[REGIONS] = {"first", "second", "third"};
-static struct block {
-	char *at;
-	size_t size;
-	uint64_t pattern;
-} states[REGIONS][STATES], others[OTHERS];
+static struct block states[REGIONS][STATES], others[OTHERS];
 static uint64_t dice;
 static _Atomic uint64_t patterns;
 static _Atomic bool over;
 
 static bool get(struct block *b, size_t size, void *stream)
 {
-	b->size = size;
-	b->at = stalloc_malloc(size, 0, stream);
-	if (!b->at) return false;
-	b->pattern = atomic_fetch_add(&patterns, 1);
-	kit_fill(b->at, size, b->pattern);
-	return true;
+	*b = (struct block){stalloc_malloc(size, 0, stream), size,
+			    atomic_fetch_add(&patterns, 1), stream};
+	if (b->at) kit_fill(b->at, size, b->tag);
+	return b->at;
 }
 
-static void check(const struct block *b, const char *what)
+static void give(struct block *b)
 {
-	CHECK(kit_damage(b->at, b->size, b->pattern) < 0, "%s of %zu bytes is damaged", what,
-	      b->size);
-}
-
-static void give(struct block *b, void *stream)
-{
-	check(b, "a block");
-	stalloc_free(b->at, b->size, 0, stream);
+	block_free(b);
 	b->at = NULL;
 }
 
@@ -52,12 +39,12 @@ static void *work(void *stream)
 	while (!atomic_load(&over)) {
 		struct block *x = &b[kit_below(&random, 4)];
 		if (x->at)
-			give(x, stream);
+			give(x);
 		else
 			get(x, 1 + kit_below(&random, MIB / 2), stream);
 	}
 	for (int i = 0; i < 4; i++)
-		if (b[i].at) give(&b[i], stream);
+		if (b[i].at) give(&b[i]);
 	return NULL;
 }
 
@@ -67,7 +54,7 @@ static bool flood(void)
 	int n = 0;
 	while (n < OTHERS && get(&others[n], (size_t)(1 + kit_below(&dice, 3 * MIB)), NULL)) n++;
 	bool away = kit_stats().asleep > 0;
-	for (int i = 0; i < n; i++) give(&others[i], NULL);
+	for (int i = 0; i < n; i++) give(&others[i]);
 	return away;
 }
 
@@ -85,10 +72,10 @@ static void use(int region)
 	open_again(tags[region]);
 	for (int i = 0; i < STATES; i++) {
 		struct block *x = &states[region][i];
-		check(x, "a state");
+		block_check(x);
 		if (!changed) continue;
-		x->pattern = atomic_fetch_add(&patterns, 1);
-		kit_fill(x->at, x->size, x->pattern);
+		x->tag = atomic_fetch_add(&patterns, 1);
+		kit_fill(x->at, x->size, x->tag);
 	}
 	int more = region + 1 < REGIONS && kit_below(&dice, 2) ? STALLOC_MORE_FOLLOW : 0;
 	OK(stalloc_end_awake(0, tags[region], NULL, more | (changed ? STALLOC_CHANGED : 0)));
@@ -133,7 +120,7 @@ int main(void)
 	CHECK(away > steps / 4, "only %llu times something was away", (ull)away);
 	for (int r = 0; r < REGIONS; r++) {
 		open_again(tags[r]);
-		for (int i = 0; i < STATES; i++) give(&states[r][i], NULL);
+		for (int i = 0; i < STATES; i++) give(&states[r][i]);
 	}
 	kit_nothing_left("the tides");
 	printf("tides: %llu steps, in %llu of them something was away\n", (ull)steps, (ull)away);

@@ -16,11 +16,16 @@ struct block block_get(size_t size, int device, void *stream, uint64_t tag)
 	return b;
 }
 
-void block_free(const struct block *b)
+void block_check(const struct block *b)
 {
 	long bad = kit_damage(b->at, b->size, b->tag);
 	CHECK(bad < 0, "the block at %p of %zu bytes (tag %#llx) was overwritten at byte %ld",
 	      b->at, b->size, (ull)b->tag, bad);
+}
+
+void block_free(const struct block *b)
+{
+	block_check(b);
 	stalloc_free(b->at, 0, 0, b->stream);
 	kit_progress();
 }

@@ -16,7 +16,8 @@ struct block {
 
 /* A block with a pattern; the test ends if there is none. */
 struct block block_get(size_t size, int device, void *stream, uint64_t tag);
-/* Checks the pattern and frees. */
+void block_check(const struct block *b); /* its pattern */
+/* Checks it, and frees it. */
 void block_free(const struct block *b);
 
 /* A step: op is a request of sizes[op] or, as ~slot, the free of one. After half
