@@ -128,7 +128,8 @@ static void events_go_back(void)
 		stalloc_free(at, 0, 0, NULL);
 		if (i >= 100) stalloc_empty_cache();
 	}
-	CHECK(fake(live)("events") < before + 50, "%ld events, %ld before",
+	/* A third of the last regions are still closed, and of others work may not have passed. */
+	CHECK(fake(live)("events") < before + 100, "%ld events, %ld before",
 	      fake(live)("events"), before);
 }
 
