@@ -167,7 +167,7 @@ STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
  *   STALLOC_CHANGED      the work wrote to the region; without it the copy on the host is still
  *                        valid, and nothing is copied out again
  *   STALLOC_ALL_LEAVES   all of the region leaves, even if memory is not short
- *   STALLOC_MORE_FOLLOW  other regions are opened next, one after the other: until the last is
+ *   STALLOC_MORE_FOLLOW  other regions are closed next, one after the other: until the last is
  *                        closed no more leaves than those need that are away
  * prefetch starts to bring back as much as fits. Host memory is pinned and kept. A region that was
  * never ended is in use. Uses nest: each begin needs an end. Each function returns STALLOC_OK or an

@@ -123,7 +123,7 @@ func (p *Pool) MostHeld() mem.Bytes {
 type Closing struct {
 	Changed bool // its contents may differ from their copy on the host
 	All     bool // all of it leaves, however much others need
-	More    bool // other regions are opened next, one after the other
+	More    bool // other regions are closed next, one after the other
 }
 
 // EndAwake closes a region: see actors.Device.EndAwake.

@@ -135,12 +135,17 @@ class _Offloaded:
         return hooked
 
     def _by_parts(self, optimizer: Any) -> None:
+        whole: Any = self.whole
+
         def step(part: Part) -> None:
             part.wake()
-            self.whole(optimizer)  # type: ignore[misc]
+            whole(optimizer)
             self.lend(optimizer, part)
 
         self._divide(optimizer)
+        if self.parts and all(part.back() for part in self.parts):  # one step takes less time
+            whole(optimizer)  # reading the states, it wakes them
+            return
         with self.unread():
             _offload_step.by_parts(optimizer, self.parts, step)
 
@@ -174,7 +179,7 @@ class _Offloaded:
             )
             return
         try:
-            later = self.parts[self.parts.index(part) + 1 :] if self.quiet else []
+            later = self.parts[self.parts.index(part) + 1 :]
             part.lend(self.always, {device for other in later for device in other.devices})
         except StallocError as error:  # the program goes on with what is on the device
             self._warn(f"optimizer states stay on the device until the next step: {error}")

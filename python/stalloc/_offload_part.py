@@ -35,10 +35,16 @@ class Part:
             self.binding.begin_awake(device, self.tag, _lend.current_stream(self.torch, device))
             self.away.remove(device)
 
+    def back(self) -> bool:
+        """Whether it has states, and nothing is away, so that to wake it takes no memory."""
+        return bool(self.devices) and not any(
+            self.binding.stats(device).asleep for device in self.devices
+        )
+
     def lend(self, always: bool, more: set[int]) -> None:
         """Lets the states leave, if there are any: all with always.
 
-        `more` are the devices where other parts are woken next.
+        `more` are the devices where other parts are lent after this one.
         """
         for device in sorted(self.devices - self.away):
             stream = _lend.current_stream(self.torch, device)

@@ -2,7 +2,7 @@
 what is away, and small models that train."""
 
 import pytest
-from stalloc import _lend, _offload
+from stalloc import Stats, _lend, _offload
 
 
 class Memory:
@@ -12,10 +12,14 @@ class Memory:
         self.calls, self.regions, self.saved = [], {}, {}
         self.inside, self.fails = None, 0
         self.more = []  # whether other regions follow, of each end
+        self.away, self.stays = set(), False  # closed regions; nothing leaves
 
     @property
     def moved(self):
         return [tensor for region in self.regions.values() for tensor in region]
+
+    def stats(self, device):
+        return Stats(asleep=0 if self.stays else len(self.away))
 
     def begin_region(self, tag):
         self.inside = tag
@@ -27,12 +31,14 @@ class Memory:
         if self.calls.count("begin") + 1 == self.fails:
             raise MemoryError
         self.calls.append("begin")
+        self.away.discard(tag)
         for tensor in self.regions[tag]:
             tensor.copy_(self.saved[tensor.data_ptr()])
 
     def end_awake(self, device, tag, stream, changed, always, more):
         self.more.append(more)
         self.calls.append("always" if always else "end")
+        self.away.add(tag)
         for tensor in self.regions[tag]:
             self.saved[tensor.data_ptr()] = tensor.clone()
             tensor.fill_(0xFF)

@@ -57,6 +57,17 @@ def test_part_by_part(parts, name):
         assert parts.more[-4:] == [True, True, True, False]
 
 
+def test_one_step_where_all_is_there(parts):
+    """The same bits, and each part is woken once, before the step."""
+    plain, net = deep(), deep()
+    other, optimizer = adam(plain), _offload.offload(adam(net))
+    assert train(net, optimizer, 1) == train(plain, other, 1)
+    parts.stays = True
+    parts.calls.clear()
+    assert train(net, optimizer, 3) == train(plain, other, 3)
+    assert parts.calls == (["begin"] * 4 + ["end"] * 4) * 3
+
+
 def test_hooks_schedulers_and_closures_see_one_step(parts):
     import torch
 
