@@ -58,7 +58,7 @@ type part struct {
 	handle driver.Handle
 	at     mem.Addr
 	size   mem.Bytes
-	host   []byte // its mirror; nil: it has none
+	host   *piece // its mirror; nil: it has none
 	saved  bool   // the mirror has its contents, or will have once the copies out are done
 	leaves bool   // it is in a batch
 	away   bool
@@ -119,7 +119,9 @@ func (r *Region) Refresh(handles []driver.Handle) {
 	for _, p := range known { // the device was synchronized before the handle was released
 		p.gone = true
 		_, size, _ := r.link.dev.Place(p.handle)
-		r.mirror.give(p.host, size > 0) // then other processes have it
+		if p.host != nil {
+			p.host.idle, p.host.busy = true, size > 0 // then other processes have it
+		}
 	}
 	slices.SortFunc(r.parts, func(a, b *part) int { return cmp.Compare(a.at, b.at) })
 	r.recount()
@@ -181,5 +183,5 @@ func (r *Region) Drop() error {
 	r.link.forget(&r.used)
 	r.link.forget(&r.arrived)
 	r.out = nil
-	return r.mirror.drop(r.link)
+	return r.mirror.free(r.link, func(*piece) bool { return true })
 }

@@ -79,7 +79,7 @@ func (l *Link) copyOut(p *part) error {
 	if err != nil {
 		return err
 	}
-	return l.move.CopyOut(p.host, at, l.out)
+	return l.move.CopyOut(p.host.memory, at, l.out)
 }
 
 // copyBack begins to copy a part from its mirror.
@@ -88,7 +88,7 @@ func (l *Link) copyBack(p *part) error {
 	if err != nil {
 		return err
 	}
-	return l.move.CopyBack(at, p.host, l.back)
+	return l.move.CopyBack(at, p.host.memory, l.back)
 }
 
 // usable returns where a part can be copied: where calls of the driver have failed it may have
