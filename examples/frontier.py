@@ -141,6 +141,15 @@ class Bench:
         runs = self.known("native", way).get(None, [])
         return next((run["device_ms"] for run in runs if run.get("device_ms")), None)
 
+    def of_all(self, way):
+        """The runs of a way under all allocators that came to their end without retries."""
+        like = self.key(None, way, None)
+        for key in self.keys():
+            run = self.book.entries[ledger.key_of(key)]
+            same = {**key, "allocator": None, "cap": None, "turn": 0} == like
+            if same and not run["oom"] and not run["steady_retries"]:
+                yield run
+
     def keys(self):
         """Of all runs of the model."""
         every = map(json.loads, list(self.book.entries))

@@ -13,7 +13,8 @@ of them runs out of memory, the way does not fit.
 Small micro-batches may be bound by the host, whose speed on a shared machine varies by a half: what
 such a run took says nothing of its allocator, and little of other hosts. Where a step takes longer
 than its kernels, which are profiled once, the speed is what they alone reach, as on a fast host,
-with what this allocator's driver calls and waits took on top.
+with what this allocator's driver calls and waits took on top. Without a profile the fastest quarter
+of the steps of all allocators stands for the kernels of micro-batches of one sequence.
 
 Ways that offload are tried by an estimate: the time without a limit, and that of what is short on
 the link, half of it hidden. The estimate decides what is tried, never what is shown.
@@ -159,10 +160,20 @@ class Search:
         step = statistics.median(later(run["steps_ms"]))
         if way.by_host and not run["steady_retries"]:
             own = [driver + wait for driver, wait in zip(run["driver_ms"], run["wait_ms"])]
-            kernels = self.bench.kernels(way)
+            kernels, fastest = self.bench.kernels(way), self._fastest(way)
             if kernels and step > BOUND * kernels:
                 step = kernels + statistics.median(later(own))
+            elif not kernels and fastest:
+                step = fastest + statistics.median(later(own))
         return 1000 * self.bench.model.tokens / step
+
+    def _fastest(self, way):
+        """Where nobody knows the kernels' time: the fastest quarter of the steps of all allocators,
+        for micro-batches of one sequence; else None."""
+        if way.batch > 1:
+            return None
+        every = [ms for run in self.bench.of_all(way) for ms in later(run["steps_ms"])]
+        return statistics.quantiles(every)[0] if len(every) > 1 else None
 
     def profiles(self):
         """By way, without a limit under native. What the device has no room for, and what follows

@@ -31,41 +31,24 @@ import ledger
 import machine
 import names
 import together_table
-import train_megatron
 import turns
 import workers
 
 HERE = Path(__file__).resolve().parent
 FIRST = 8  # steps before the first turn: an allocator learns from them
-# Each is small enough for five processes on a GPU of 80 GiB; a step takes less than a second.
 PROGRAMS = {
-    "hf": turns.Program(
-        "HF Trainer, variable lengths", "train_hf.py", "--layers 8 --eval-every 0", 10,
-        missing=harness.needs("transformers", "accelerate"),
-    ),
-    "mixtral": turns.Program(
-        "Mixtral-like, 8 experts", "train_moe.py", "--preset mixtral --layers 4", 7
-    ),
-    "deepseek": turns.Program(
-        "DeepSeek-V3-like, 32 experts", "train_deepseek.py", "--layers 4 --accumulate 1", 10,
-        missing=harness.needs("transformers"),
-    ),
+    "hf": turns.PROGRAMS["hf"],
+    "mixtral": turns.PROGRAMS["mixtral"],
+    "deepseek": turns.PROGRAMS["deepseek"],
     "fsdp": turns.Program(
-        "FSDP2, beside a fake rank", "train_fsdp.py",
-        "--layers 8 --batch 4 --accumulate 2 --ranks 2", 15,
+        "FSDP2, Llama 0.55B, beside a fake rank", "train_fsdp.py",
+        "--layers 8 --accumulate 4 --ranks 2", 15,
     ),
-    "generation": turns.Program(
-        "Generation, transformers", "generate.py", "--batch 32 --tokens 32", 20,
-        missing=harness.needs("transformers"),
-    ),
-    "megatron": turns.Program(
-        "Megatron-LM, 16 experts", "train_megatron.py",
-        "--experts 16 --layers 4 --microbatches 2", 18,
-        missing=lambda: train_megatron.missing(),
-    ),
+    "generation": turns.PROGRAMS["generation"],
+    "megatron": turns.PROGRAMS["megatron"],
     "micro": turns.Program(
         "Llama-like, micro-batches of one", "train_frontier.py",
-        "--shape 6 2048 5504 32000 --batch 1 --recompute 1 --sequences 8 --no-deterministic", 10,
+        "--shape 12 2048 5504 32000 --batch 1 --recompute 1 --sequences 8 --no-deterministic", 10,
     ),
 }  # fmt: skip
 
@@ -220,8 +203,8 @@ def parse_arguments(argv=None):
         "--allocators", nargs="+", default=list(names.NAMES), metavar="NAME",
         help="what is compared with all others last",
     )  # fmt: skip
-    parser.add_argument("--turns", type=harness.positive, default=6)
-    parser.add_argument("--every", type=harness.positive, default=3, help="steps of a turn")
+    parser.add_argument("--turns", type=harness.positive, default=5)
+    parser.add_argument("--every", type=harness.positive, default=4, help="steps of a turn")
     parser.add_argument("--sets", type=harness.positive, default=1)
     return harness.parse_known(parser, argv)
 

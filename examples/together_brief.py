@@ -5,7 +5,7 @@ what the allocators need on GPUs.
 import statistics
 
 from names import name
-from together_table import above, figure, memory, ratios, sets, wall, with_interval
+from together_table import above, figure, level, memory, ratios, sets, wall, with_interval
 from turns_table import table
 
 
@@ -29,7 +29,7 @@ def tables(bench, programs):
     lines = []
     for program, title in titles.items():
         runs = sets(bench, program)
-        step = statistics.median(ms for run in runs for ms in run[first]["steps_ms"][8:])
+        step = level(runs, bench.args.every, wall, first)
         each = [over_native(bench, program, allocator) for allocator in others]
         cells = [with_interval(those) for those in each]
         lines.append([title, str(len(each[-1])), figure(step), *cells])
@@ -37,15 +37,17 @@ def tables(bench, programs):
 
 
 def brief(bench):
-    """A row for memory and one for time: median and worst over the programs."""
+    """A row for memory, median and worst over the programs, and one for time, over all turns."""
     names = measured(bench)
     if not names:
         return "Not measured yet."
-    head = [f"{len(names)} programs: median, worst", *map(name, bench.args.allocators)]
-    held, times = ["memory above the peak load, %"], ["a step over native's"]
+    head = [f"{len(names)} programs", *map(name, bench.args.allocators)]
+    held = ["memory above the peak load, %: median, worst"]
+    times = ["a step's time over native's, 95 %", "1"]
     for allocator in bench.args.allocators:
         each = [above(sets(bench, program), allocator) for program in names]
         held.append(f"{statistics.median(each):.1f}, {max(each):.1f}")
-        each = [statistics.median(over_native(bench, program, allocator)) for program in names]
-        times.append(f"{statistics.median(each):.2f}, {max(each):.2f}")
+    for allocator in bench.args.allocators[1:]:
+        each = [ratio for program in names for ratio in over_native(bench, program, allocator)]
+        times.append(with_interval(each))
     return table(head, [held, times])

@@ -78,6 +78,7 @@ def gpu_lines(part: str) -> list[str]:
         names = sorted(runs - {"throughput"})
         words = [sys.executable, f"examples/{part}.py", "--json", str(data), "--table"]
         words += [*ASKED.get(part, ("--turns", "99", "--programs")), *names]
+        words += ["--allocators", *measured(data)] if part == "together" else []
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
         tables.append(done.stdout.strip())
     if not tables:
@@ -85,6 +86,13 @@ def gpu_lines(part: str) -> list[str]:
     if part in IMAGES and (ROOT / "docs" / "figures" / f"{part}.png").exists():
         tables.insert(0, f"![{IMAGES[part]}](figures/{part}.png)")
     return "\n\n".join(tables).splitlines()
+
+
+def measured(data: Path) -> list[str]:
+    """The allocators in a ledger; what is compared with all others is the last one."""
+    found = {json.loads(line)["key"]["allocator"] for line in data.read_text().splitlines()}
+    order = ["native", "expandable", "async", "stalloc:pool=gmlake", "stalloc"]
+    return sorted(found, key=order.index)
 
 
 def page_of(part: str) -> Path:
@@ -108,7 +116,8 @@ def five() -> list[tuple[Path, str, list[str]]]:
 
     full, brief = [], []
     for data in recordings.ledgers("together"):
-        args = together.parse_arguments(["--json", str(data), "--table", "--sets", "99"])
+        words = ["--json", str(data), "--table", "--sets", "99", "--allocators", *measured(data)]
+        args = together.parse_arguments(words)
         bench = together.Bench(args, ledger.Ledger(data, 0))
         full.append(together_brief.tables(bench, together.PROGRAMS))
         brief.append(together_brief.brief(bench))

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "data"
 DATA = FOLDER / "recordings.json"
 TABLES = ROOT / "docs" / "tables.md"
-SUMMARISED = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+SUMMARISED = {ROOT / "README.md": True, ROOT / "docs" / "benchmarks.md": False}  # which in short
 TRACES = ROOT / "tests" / "traces"
 # In the order of the tables. What the allocator was made with, what it was tried on now and then,
 # and what other people wrote, recorded after all mechanisms were there.
@@ -108,8 +108,8 @@ def put(page: Path, mark: str, lines: list[str]) -> None:
 
 
 def write_tables(found: Results) -> None:
-    for page in SUMMARISED:
-        put(page, SUMMARY, summary(found))
+    for page, short in SUMMARISED.items():
+        put(page, SUMMARY, summary(found, short))
     for name, lines in pages(found).items():
         put(TABLES, f"{name}: written by make recordings", lines)
 

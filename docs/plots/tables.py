@@ -85,8 +85,10 @@ def waste_table(rows: dict[str, dict[str, dict]]) -> list[str]:
     return lines
 
 
-def summary(found: Results) -> list[str]:
-    """Both figures in a table, of what was kept apart first, and where expandable segments win."""
+def summary(found: Results, short: bool = False) -> list[str]:
+    """Both figures in a table, of what was kept apart first, and where expandable segments win;
+    `short`: of what was kept apart alone.
+    """
     apart = [of for (group, _), of in found.items() if group == "apart"]
     rest = [of for (group, _), of in found.items() if group != "apart"]
     lines = [
@@ -100,7 +102,7 @@ def summary(found: Results) -> list[str]:
         (apart, f"{len(apart)} runs that nothing was tuned on"),
         (rest, f"{len(rest)} others"),
     ):
-        if rows:
+        if rows and (rows is apart or not short):
             lines.append(three(f"{whose}: to fit", "fits_in_bytes", rows))
             lines.append(three("at full speed", "full_speed_in_bytes", steady(rows)))
     counts = []

@@ -65,8 +65,8 @@ def test_rows_and_throughput(gpu, tmp_path, capsys):
     options = ["--json", str(tmp_path / "a.jsonl"), "--turns", "2"]
     assert artifact.main(options, gpu, machine(1)) == 0
     said = capsys.readouterr().out
-    assert "| llama2-7b/N | 80.0 | 90.9 | 87.0 | 94.3 | 99.0 | one rank of 8, 2 of 32" in said
-    assert "| llama2-7b/V | 80.0 | 90.9 | 87.0 | 94.3 | 99.0 | one rank of 8, 4 of 32" in said
+    assert "| llama2-7b/N | 80.0 | 90.9 | 87.0 | 94.3 | 99.0 | one rank of 8, 8 of 32" in said
+    assert "| llama2-7b/V | 80.0 | 90.9 | 87.0 | 94.3 | 99.0 | one rank of 8, 8 of 32" in said
     assert "| llama2-7b/N | 2 | 600 (600 to 600) | 600 (600 to 600) | 600 (600 to 600) |" in said
     assert "| qwen1.5-moe | | | | | | not run: needs 2 GPUs, here is 1 |" in said
     assert (  # of native's 20 % all rows leave 1 - 1 / 1.01, and so on

@@ -89,6 +89,13 @@ def test_what_the_text_says_is_in_the_table(part):
     assert said and [word for word in said if word not in table.replace("32,768", "")] == []
 
 
+def test_what_the_readme_says_of_the_frontier_is_on_its_page():
+    caption = (ROOT / "README.md").read_text().split("frontier.png)")[1].split("On GPUs")[0]
+    said = re.findall(r"\d\d,\d{3}|\d+\.\d %", caption)
+    page = figures.page_of("frontier").read_text()
+    assert len(said) == 3 and [word for word in said if word not in page] == []
+
+
 def test_points(tmp_path):
     """The curve of what came to its end, and where it did not."""
     lines = []

@@ -104,7 +104,7 @@ def test_all_have_a_turn_before_anybody_has_two_and_the_order_varies(gpu):
     assert all(sorted(those) == sorted(SPEED) for those in rounds) and len(set(rounds)) > 1
     assert gpu.status == 0 and gpu.ended == 3
     row = "| Mixtral-like, 8 experts | 200.0 | 202.0 | 210.0 | 1.050 (1.050 to 1.050) |"
-    assert row in said and "--preset mixtral --layers 4 --steps 32`, 6 turns;" in said
+    assert row in said and "--preset mixtral --steps 32`, 6 turns;" in said
     assert "| Mixtral-like, 8 experts | 9.0 | 11.1 | 3.3 | 1.1 |" in said
     known = json.loads(said.splitlines()[0])
     assert known["step beside native"] == known["step beside expandable"] == "slower"
@@ -133,7 +133,7 @@ def test_what_is_there_is_not_run_again_and_sets_are_put_together(gpu):
     once = len(gpu.order)
     gpu.run("--sets", "2")
     assert len(gpu.order) == 2 * once
-    assert ", 12 turns; the same bits." in gpu.run("--sets", "2", "--table")
+    assert ", 10 turns; the same bits." in gpu.run("--sets", "2", "--table")
     assert len(gpu.order) == 2 * once
 
 
@@ -195,14 +195,14 @@ def test_nothing_is_made_of_nothing():
 def test_the_brief_tables_are_medians_over_programs(gpu, tmp_path):
     gpu.run("--programs", "mixtral", "fsdp", "--turns", "6")
     words = ["--json", str(tmp_path / "t.jsonl"), "--programs", "mixtral", "fsdp", "micro"]
-    args = together.parse_arguments([*words, "--allocators", *SPEED, "--every", "4"])
+    args = together.parse_arguments([*words, "--allocators", *SPEED, "--turns", "6"])
     bench = together.Bench(args, ledger.Ledger(args.json, 0))
     assert together_brief.measured(bench) == ["mixtral", "fsdp"]
     full = together_brief.tables(bench, together.PROGRAMS)
-    assert "| FSDP2, beside a fake rank | 9.0 | 11.1 | 3.3 | 1.1 |" in full
-    row = "| FSDP2, beside a fake rank | 6 | 200.0 | 1.010 (1.010 to 1.010) | 1.050 (1.050 to 1"
+    assert "| FSDP2, Llama 0.55B, beside a fake rank | 9.0 | 11.1 | 3.3 | 1.1 |" in full
+    row = "fake rank | 6 | 200.0 | 1.010 (1.010 to 1.010) | 1.050 (1.050 to 1.050) |"
     assert row in full
     brief = together_brief.brief(bench).splitlines()
-    assert brief[0].startswith("| 2 programs: median, worst | native |")
-    assert brief[2] == "| memory above the peak load, % | 11.1, 11.1 | 3.3, 3.3 | 1.1, 1.1 |"
-    assert brief[3] == "| a step over native's | 1.00, 1.00 | 1.01, 1.01 | 1.05, 1.05 |"
+    assert brief[0].startswith("| 2 programs | native |")
+    assert brief[2].endswith("median, worst | 11.1, 11.1 | 3.3, 3.3 | 1.1, 1.1 |")
+    assert brief[3].endswith("| 1 | 1.010 (1.010 to 1.010) | 1.050 (1.050 to 1.050) |")
