@@ -159,7 +159,7 @@ int main(void)
 	for (int i = 0; i < FRAMES; i++) fill(&frames[i]);
 	CHECK(stalloc_begin_awake(0, "unknown", NULL) != STALLOC_OK, "there is no such region");
 	CHECK(stalloc_begin_awake(99, tag, NULL) == STALLOC_ERR_ARGUMENT, "there is no device 99");
-	CHECK(stalloc_end_awake(0, tag, NULL, 4) == STALLOC_ERR_ARGUMENT, "4 says nothing");
+	CHECK(stalloc_end_awake(0, tag, NULL, 8) == STALLOC_ERR_ARGUMENT, "8 says nothing");
 	CHECK(stalloc_end_awake(0, NULL, NULL, 0) == STALLOC_ERR_ARGUMENT, "no region is named");
 	for (int i = 0; i < ROUNDS; i++) step(true);
 	CHECK(away > ROUNDS / 4, "%d times something was away", away);
