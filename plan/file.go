@@ -21,8 +21,7 @@ const (
 	maxCommas = 4 * (maxRequests + maxSteps)
 )
 
-// What can be wrong with a plan file. The remedy is always the same: delete it
-// and let the next run write a new one.
+// What can be wrong with a plan file. The remedy is always the same: have it written anew.
 var (
 	ErrForeign = errors.New("not a plan file")
 	ErrVersion = errors.New("written by another version")

@@ -12,7 +12,7 @@
 // exceed what may be held. Steps vary in time, so the moment is counted in requests and frees. If
 // the program needs more memory all the same, what has come back leaves again, without a copy. When
 // the program opens the region, it waits for what has not come back. Of several regions the one
-// that was opened least lately is expected first, and has room kept for it.
+// that was opened longest ago is expected first: room is kept for it before others come back.
 package mover
 
 import (
@@ -196,7 +196,7 @@ func (m *Mover) lookAt(
 	return any, next
 }
 
-// expected returns the closed regions in the order in which they were opened last.
+// expected returns the closed regions, first the one that was opened longest ago.
 func (m *Mover) expected() (closed []uint64) {
 	for n, r := range m.regions {
 		if r.closed {

@@ -6,7 +6,10 @@
 //	Request ──► Pool ──► order.Step ──► operations ──► driver      runner.go
 //	              │          ▲                │
 //	              │          └── what failed ─┘
-//	              └── sleep.go, share, limit.go, broken.go: what else happens to its memory
+//	              └── sleep.go, export.go, limit.go, broken.go: what else happens to its memory
+//
+// Regions that lend their memory are opened and closed in away.go; need.go says how much of them
+// leaves, room.go sends it, and back.go brings it back.
 //
 // Between two messages the host serves what schedules plan and what gaps can hold, from the index
 // that the policy uses, too: as far as its budget goes (budget).

@@ -1,8 +1,8 @@
 // Package region has the names of regions. A region is a private pool that the program names, so
-// that what is allocated in it sleeps, or is away, by itself. Its handles serve nothing else while
-// it may have requests; the free ones go back to the driver with all that is idle. The same name is
-// the same region on each device: its number is a hash of its name. So a region without memory can
-// be forgotten, even if the program may use it again.
+// that what is allocated in it sleeps, or is away, by itself. Its handles serve nothing outside of
+// it; the free ones go back to the driver with all that is idle. The same name is the same region
+// on each device: its number is a hash of its name. So a device may forget a region without memory,
+// and the program may use the name again. The names themselves are kept.
 package region
 
 import (

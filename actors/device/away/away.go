@@ -19,7 +19,8 @@
 //	opening the region           on the host, for memory only: until streams have done their work on
 //	                             what the pool lends to the region
 //
-// Nothing here synchronizes the device, unless the driver has refused a copy.
+// Nothing here synchronizes the device, unless the driver has refused a copy back, or the link is
+// closed.
 //
 // # Invariants
 //
