@@ -21,8 +21,10 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
     For every torch.optim.Optimizer; tested on a GPU with fused and foreach AdamW.
     States of at least 1 MiB get their own memory after the step that made them, and after
     load_state_dict. From then on as much of it as other tensors need is copied to the host after
-    each step, and comes back before the next. Where everything fits, nothing moves; "always" moves
-    all of it. Losses and weights are bit-identical to those without.
+    each step, and comes back before the next step uses it. While some is away, PyTorch's own
+    optimizers (but LBFGS) step part by part: only the states of one part must be on the device.
+    Where everything fits, nothing is copied; "always" copies all of it. Losses and weights are
+    bit-identical to those without.
 
     Reading `optimizer.state` (state_dict does) brings the states back to the device until the next
     step; while states, or dictionaries of them, are referenced from elsewhere, they stay there.

@@ -8,8 +8,8 @@ from . import _lend, _library, _offload_state
 
 # Smaller states stay: step counters, scales of 8-bit states.
 LEAST = 1 << 20
-# After so many bytes moved into the region, the memory that they left is released to the driver. So
-# the region gets new handles, which are large.
+# After so many bytes have moved into the region, the memory where they were goes back to the
+# driver, and the region gets new, large handles.
 AT_ONCE = 512 << 20
 
 _numbers = itertools.count()
@@ -36,7 +36,7 @@ class Part:
             self.away.remove(device)
 
     def back(self) -> bool:
-        """Whether it has states, and nothing is away, so that to wake it takes no memory."""
+        """Whether it has states, and nothing on their devices is away: to wake it moves nothing."""
         return bool(self.devices) and not any(
             self.binding.stats(device).asleep for device in self.devices
         )

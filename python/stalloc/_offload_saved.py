@@ -12,8 +12,9 @@ from ._offload_part import Part
 def methods(torch: ModuleType, kind: Any) -> dict[str, Any]:
     """state_dict() and load_state_dict() for optimizers that step part by part.
 
-    What fits together is saved and loaded as by PyTorch. Else the saved tensors are on the host,
-    and the parts are loaded one after the other, each by a call of the hooks of its own.
+    States that fit on the device together are saved and loaded as by PyTorch. If they do not, the
+    saved tensors are on the host, and the parts are loaded one after the other: the optimizer's
+    load hooks are called once for each part.
     """
 
     def state_dict(self: Any) -> Any:
@@ -50,7 +51,7 @@ def _on_host(
         part.wake()
         copies |= _copied(torch, part.states(optimizer))
         lend(optimizer, part)
-    own = optimizer.__dict__["state"]  # from now on, for a state that is referenced does not leave
+    own = optimizer.__dict__["state"]  # not earlier: lend() would count it as a reference
     copies |= {x: values for x, values in own.items() if x not in copies}
     optimizer.__dict__["state"] = copies
     try:

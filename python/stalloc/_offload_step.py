@@ -1,4 +1,4 @@
-"""An optimizer's step, part by part: no more states have to be on the device than a part has."""
+"""An optimizer's step, part by part: the states of one part at a time have to be on the device."""
 
 import functools
 import weakref
@@ -26,10 +26,10 @@ def undivided(torch: ModuleType, optimizer: Any) -> Callable[..., Any] | None:
 
 
 def under_schedulers(optimizer: Any) -> None:
-    """A learning-rate scheduler of before put the class's step into the optimizer: now the new."""
+    """Replaces the step that a learning-rate scheduler, made before, has set on the optimizer."""
     if not hasattr(optimizer.__dict__.get("step"), "_wrapped_by_lr_sched"):
         return
-    reference = weakref.ref(optimizer)  # as the scheduler's
+    reference = weakref.ref(optimizer)  # weak, as in the scheduler's own
     step = type(optimizer).step
 
     @functools.wraps(step)
@@ -48,8 +48,8 @@ def divide(
 ) -> list[Part]:
     """Gives each parameter a part; returns the parts that got any.
 
-    It stays in the part that it has, as long as it has states even if no group has it: they are in
-    the part's region. Others fill up the last part.
+    A parameter keeps its part as long as a group has it or it has states, which are in the part's
+    region. Parameters without a part fill up the last one, then new ones.
     """
     of = {id(x): part for part in parts for x in part.parameters}
     every = {id(x): x for group in optimizer.param_groups for x in group["params"]}
@@ -74,7 +74,7 @@ def divide(
 
 
 def by_parts(optimizer: Any, parts: list[Part], step: Callable[[Part], None]) -> None:
-    """Calls step for each part, while the optimizer has its parameters only."""
+    """Calls step for each part; meanwhile the groups have the parameters of that part alone."""
     groups = optimizer.param_groups
     every = [group["params"] for group in groups]
     try:
