@@ -50,6 +50,12 @@
 // until the pool is trimmed: no handle is given back or lent, a view is neither extended nor mapped
 // again, and no fence is recorded for its blocks. Free memory serves the captures that follow.
 //
+// # Memory for regions
+//
+// EvLend makes streams lend handles to the device, for a region that comes back. A lent handle
+// rests once its fence has passed: no block is placed in it, and it stays mapped. EvRise says that
+// its memory is back, and it returns to the place it left (lend.go).
+//
 // # When the driver is at work
 //
 // Every batch that calls the driver ends with OpResume. The books change only when EvResume,
