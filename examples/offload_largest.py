@@ -198,15 +198,14 @@ def largest(options, way, limit):
     row["layers"], row["one more"] = search(
         options, way, limit, most, lambda layers: child(options, way, limit, layers, 3, 2)
     )
-    row["billions of parameters"] = round(
-        (row["layers"] * layer_of(options)[0] + layer_of(options)[1]) / 1e9, 2
-    )
     while row["layers"] > 0:
         timed = child(options, way, limit, row["layers"], options.steps, options.accumulate)
         if "out of memory" not in timed:
+            layer, rest = layer_of(options)
+            row["billions of parameters"] = round((row["layers"] * layer + rest) / 1e9, 2)
             return {**row, **timed}
         row["layers"], row["one more"] = row["layers"] - 1, timed["out of memory"]
-    return row
+    return {**row, "unfinished": "nothing has trained within the budget"}
 
 
 def compare(options, row):

@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Literal
@@ -73,6 +73,7 @@ class _Offloaded:
         self.told = False
         self.quiet = False  # reading the states does not wake them
         self.made = False  # this step has made states
+        self.stepped = False  # there are states
         self.whole = _offload_step.undivided(torch, optimizer)
         if self.whole is None:
             self.parts.append(Part(torch, library, every=True))
@@ -142,11 +143,12 @@ class _Offloaded:
         def step(part: Part) -> None:
             part.wake()
             whole(optimizer)
-            self.lend(optimizer, part)
+            self.lend(optimizer, part, self.parts[self.parts.index(part) + 1 :])
 
         self._divide(optimizer)
-        if self.parts and all(part.back() for part in self.parts):  # one step takes less time
-            whole(optimizer)  # reading the states, it wakes them
+        devices = {device for part in self.parts for device in part.devices}
+        if self.stepped and not any(self.binding.stats(device).asleep for device in devices):
+            whole(optimizer)  # one step takes less time; reading the states, it wakes them
             return
         with self.unread():
             _offload_step.by_parts(optimizer, self.parts, step)
@@ -160,29 +162,34 @@ class _Offloaded:
 
     def _after(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
         self._divide(optimizer)
-        for part in self.parts:
-            if not part.away:
-                self.lend(optimizer, part)
+        there = [part for part in self.parts if not part.away]
+        while there:
+            self.lend(optimizer, there.pop(0), there)
+        self.stepped = self.stepped or bool(optimizer.__dict__["state"])
         self.fresh, self.made = self.fresh + 1 if self.made else 0, False
         if self.fresh >= FRESH:
             self._end("each step makes them anew")
 
-    def lend(self, optimizer: Any, part: Part) -> None:
-        """Moves new states of a part to its region, which lends its memory from now on."""
+    def lend(self, optimizer: Any, part: Part, later: Sequence[Part] = ()) -> None:
+        """Moves new states of a part to its region, which lends its memory from now on.
+
+        The later ones are lent next.
+        """
         if self.over or _capturing(self.torch):
             return
         self.made = part.adopt(optimizer) or self.made
         if not part.devices:
             return
-        if part.held(optimizer):
+        part.kept = part.held(optimizer)
+        if part.kept:
             self._warn(
                 "optimizer states are referenced from outside of the optimizer; they stay on the "
                 "device while they are"
             )
             return
         try:
-            later = self.parts[self.parts.index(part) + 1 :]
-            part.lend(self.always, {device for other in later for device in other.devices})
+            more = [device for other in later if not other.kept for device in other.devices]
+            part.lend(self.always, set(more))
         except StallocError as error:  # the program goes on with what is on the device
             self._warn(f"optimizer states stay on the device until the next step: {error}")
 

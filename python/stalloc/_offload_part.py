@@ -28,18 +28,13 @@ class Part:
         self.devices: set[int] = set()  # where the region has memory
         self.moved: set[int] = set()  # addresses of storages in it
         self.away: set[int] = set()  # devices where it was closed
+        self.kept = False  # it was not lent last time: others refer to its states
 
     def wake(self) -> None:
         """Brings the states back for the current streams."""
         for device in sorted(self.away):
             self.binding.begin_awake(device, self.tag, _lend.current_stream(self.torch, device))
             self.away.remove(device)
-
-    def back(self) -> bool:
-        """Whether it has states, and nothing on their devices is away: to wake it moves nothing."""
-        return bool(self.devices) and not any(
-            self.binding.stats(device).asleep for device in self.devices
-        )
 
     def lend(self, always: bool, more: set[int]) -> None:
         """Lets the states leave, if there are any: all with always.

@@ -149,9 +149,14 @@ def test_what_is_referenced_stays_of_one_part(parts):
     parts.calls.clear()
     train(net, optimizer, 1)
     assert parts.calls == ["begin", "always"] * 3
+    assert parts.more[-3:] == [True, True, False]
     del held
     train(net, optimizer, 1)
     assert parts.calls.count("always") == 3 + 4
+    held = optimizer.state[net[3].weight]  # of the last part
+    train(net, optimizer, 2)
+    assert parts.more[-3:] == [True, True, False]
+    del held
 
 
 class Room:
