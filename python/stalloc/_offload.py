@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Literal
@@ -72,6 +72,7 @@ class _Offloaded:
         self.fresh = 0  # steps in a row that have made states anew
         self.told = False
         self.quiet = False  # reading the states does not wake them
+        self.untold = ""  # a warning that waits until they are read again
         self.made = False  # this step has made states
         self.stepped = False  # there are states
         self.whole = _offload_step.undivided(torch, optimizer)
@@ -109,6 +110,9 @@ class _Offloaded:
             yield
         finally:
             self.quiet = False
+        if self.untold:  # now, for where warnings are errors the parts that follow would not step
+            self.told, text, self.untold = False, self.untold, ""
+            self._warn(text)
 
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
         if self.whole is None:
@@ -143,17 +147,18 @@ class _Offloaded:
         def step(part: Part) -> None:
             part.wake()
             whole(optimizer)
-            self.lend(optimizer, part, self.parts[self.parts.index(part) + 1 :])
+            self.lend(optimizer, part)
 
-        self._divide(optimizer)
+        self.divide(optimizer)
         devices = {device for part in self.parts for device in part.devices}
         if self.stepped and not any(self.binding.stats(device).asleep for device in devices):
             whole(optimizer)  # one step takes less time; reading the states, it wakes them
             return
         with self.unread():
-            _offload_step.by_parts(optimizer, self.parts, step)
+            _offload_step.by_parts(self.torch, optimizer, self.parts, step)
 
-    def _divide(self, optimizer: Any) -> None:
+    def divide(self, optimizer: Any) -> None:
+        """Gives parameters that are new a part."""
         if self.whole is not None:
             new = functools.partial(Part, self.torch, self.binding)
             for part in _offload_step.divide(self.torch, optimizer, self.parts, new):
@@ -161,43 +166,48 @@ class _Offloaded:
                     part.adopt(optimizer)  # states may lie with another part, which is about to go
 
     def _after(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
-        self._divide(optimizer)
-        there = [part for part in self.parts if not part.away]
-        while there:
-            self.lend(optimizer, there.pop(0), there)
+        self.divide(optimizer)
+        for part in self.parts:
+            if not part.away:
+                self.lend(optimizer, part)
         self.stepped = self.stepped or bool(optimizer.__dict__["state"])
         self.fresh, self.made = self.fresh + 1 if self.made else 0, False
         if self.fresh >= FRESH:
             self._end("each step makes them anew")
 
-    def lend(self, optimizer: Any, part: Part, later: Sequence[Part] = ()) -> None:
-        """Moves new states of a part to its region, which lends its memory from now on.
-
-        The later ones are lent next.
-        """
+    def lend(self, optimizer: Any, part: Part) -> None:
+        """Moves new states of a part to its region, which lends its memory from now on."""
         if self.over or _capturing(self.torch):
             return
         self.made = part.adopt(optimizer) or self.made
         if not part.devices:
             return
-        part.kept = part.held(optimizer)
-        if part.kept:
+        if part.held(optimizer):
             self._warn(
                 "optimizer states are referenced from outside of the optimizer; they stay on the "
                 "device while they are"
             )
             return
         try:
-            more = [device for other in later if not other.kept for device in other.devices]
-            part.lend(self.always, set(more))
+            part.lend(self.always, self._follow(optimizer, part))
         except StallocError as error:  # the program goes on with what is on the device
             self._warn(f"optimizer states stay on the device until the next step: {error}")
+
+    def _follow(self, optimizer: Any, part: Part) -> set[int]:
+        """The devices where other parts are lent after this one."""
+        devices: set[int] = set()
+        for other in self.parts[self.parts.index(part) + 1 :]:
+            # Between parts the others are away until it is their turn.
+            if (self.quiet or not other.away) and not part.devices <= devices:
+                if not other.held(optimizer):
+                    devices |= other.devices
+        return devices
 
     def _adopt(self, optimizer: Any, *_: Any) -> None:
         """Moves loaded states to the regions."""
         if self.quiet:
             return  # of one part, which moves by itself
-        self._divide(optimizer)
+        self.divide(optimizer)
         for part in self.parts:
             if not self.over and not _capturing(self.torch):
                 part.adopt(optimizer)
@@ -212,6 +222,9 @@ class _Offloaded:
     def _warn(self, text: str) -> None:
         if not self.told:
             self.told = True
+            if self.quiet:
+                self.untold = text
+                return
             warnings.warn(f"stalloc: {text}", StallocWarning, stacklevel=4)
 
 

@@ -28,7 +28,6 @@ class Part:
         self.devices: set[int] = set()  # where the region has memory
         self.moved: set[int] = set()  # addresses of storages in it
         self.away: set[int] = set()  # devices where it was closed
-        self.kept = False  # it was not lent last time: others refer to its states
 
     def wake(self) -> None:
         """Brings the states back for the current streams."""

@@ -32,11 +32,14 @@ def methods(torch: ModuleType, kind: Any) -> dict[str, Any]:
         offloaded = self.__dict__.get("_stalloc")
         try:
             kind.load_state_dict(self, state_dict)
+            return
         except torch.OutOfMemoryError:
             if offloaded is None or offloaded.over:
                 raise
-            with offloaded.unread():
-                _load(kind, self, state_dict, offloaded.parts, offloaded.lend)
+        # Not while the error is handled: it refers to what was loaded before.
+        offloaded.divide(self)  # groups may be new
+        with offloaded.unread():
+            _load(kind, self, state_dict, offloaded.parts, offloaded.lend)
 
     return {"state_dict": state_dict, "load_state_dict": load_state_dict}
 

@@ -1,6 +1,7 @@
 """An optimizer's step, part by part: the states of one part at a time have to be on the device."""
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from types import ModuleType
@@ -22,7 +23,7 @@ def undivided(torch: ModuleType, optimizer: Any) -> Callable[..., Any] | None:
     whole = getattr(step, "__wrapped__", None)
     if isinstance(optimizer, torch.optim.LBFGS) or not step.__module__.startswith("torch.optim."):
         return None
-    return whole
+    return None if hasattr(whole, "hooked") else whole  # a tool has wrapped the step with its hooks
 
 
 def under_schedulers(optimizer: Any) -> None:
@@ -73,11 +74,16 @@ def divide(
     return changed
 
 
-def by_parts(optimizer: Any, parts: list[Part], step: Callable[[Part], None]) -> None:
+def by_parts(
+    torch: ModuleType, optimizer: Any, parts: list[Part], step: Callable[[Part], None]
+) -> None:
     """Calls step for each part; meanwhile the groups have the parameters of that part alone."""
     groups = optimizer.param_groups
     every = [group["params"] for group in groups]
+    loops = [group for group in groups if _loops(torch, group)]
     try:
+        for group in loops:
+            group["foreach"] = False
         for part in parts:
             own = {id(x) for x in part.parameters}
             for group, params in zip(groups, every):
@@ -88,3 +94,14 @@ def by_parts(optimizer: Any, parts: list[Part], step: Callable[[Part], None]) ->
         optimizer.param_groups = groups
         for group, params in zip(groups, every):
             group["params"] = params
+        for group in loops:
+            group["foreach"] = None
+
+
+def _loops(torch: ModuleType, group: dict[str, Any]) -> bool:
+    """Whether PyTorch chooses a loop because of some parameters of a group; then it is for all."""
+    if group.get("foreach", True) is not None:
+        return False
+    module: Any = sys.modules[torch.optim.Optimizer.__module__]
+    params = [x for x in group["params"] if x.grad is not None]
+    return not module._default_to_fused_or_foreach(params, False)[1]
