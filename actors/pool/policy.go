@@ -25,7 +25,8 @@ type policy interface {
 	Within(mem.Addr) (engine.Block, bool)
 	Blocks() iter.Seq[engine.Block]
 	HandlesOf(is func(pool uint64) bool) []engine.Index
-	Regions() map[uint64]bool // that have memory
+	PlaceOf(engine.Index) mem.Addr // a handle's own, no view; 0: none
+	Regions() map[uint64]bool      // that have memory
 	Streams() []mem.StreamID
 	Ordinal(mem.StreamID) uint16
 	Gaps(stream mem.StreamID, small bool, do func(engine.Range))

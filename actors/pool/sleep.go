@@ -51,6 +51,7 @@ func (p *Pool) handlesOf(is func(pool uint64) bool) (handles []driver.Handle) {
 	for _, i := range p.policy.HandlesOf(is) {
 		if h := p.handles[i]; h != 0 {
 			handles = append(handles, h)
+			p.dev.Home(h, p.policy.PlaceOf(i))
 		}
 	}
 	return handles

@@ -48,6 +48,9 @@ func (p *Pool) Blocks() iter.Seq[engine.Block] {
 	}
 }
 
+// PlaceOf implements the pool's policy: its regions do not move, so nobody asks.
+func (p *Pool) PlaceOf(engine.Index) mem.Addr { return 0 }
+
 // HandlesOf returns the handles whose private pool is one of those that is says; an unmapped handle
 // is the default pool's.
 func (p *Pool) HandlesOf(is func(pool uint64) bool) (list []engine.Index) {

@@ -99,6 +99,15 @@ func (e *Engine) HandlesOf(is func(pool uint64) bool) (list []engine.Index) {
 	return list
 }
 
+// PlaceOf returns the address of a handle in its arena, 0 if it has none. There it is unmapped only
+// after a wait for the device; in a view, once streams have done their work on the block.
+func (e *Engine) PlaceOf(h engine.Index) mem.Addr {
+	if x := &e.handles[h]; x.arena != 0 {
+		return e.addr(x.at)
+	}
+	return 0
+}
+
 // Indexed: its blocks are in the index that the fast path uses.
 func (e *Engine) Indexed() bool { return true }
 

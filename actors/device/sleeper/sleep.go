@@ -204,8 +204,17 @@ func (d *Device) Behind(addr mem.Addr, size mem.Bytes) (handles []driver.Handle)
 	return handles
 }
 
-// Usable returns the first place of a handle that work can use: where a call of the driver has
-// failed some are mapped without access, or not at all.
+// Home says which place of a handle stays mapped until the device has been waited for.
+func (d *Device) Home(h driver.Handle, at mem.Addr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.handles[h]; x != nil {
+		x.home = at
+	}
+}
+
+// Usable returns a place of a handle that work can use, its home or else the first: where a call of
+// the driver has failed some are mapped without access, or not at all.
 func (d *Device) Usable(h driver.Handle) (at mem.Addr, has bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -213,7 +222,11 @@ func (d *Device) Usable(h driver.Handle) (at mem.Addr, has bool) {
 	if x == nil || !x.there {
 		return 0, false
 	}
-	i := slices.IndexFunc(x.places, func(p *place) bool { return p.mapped && p.usable })
+	usable := func(p *place) bool { return p.mapped && p.usable }
+	if p := d.places[x.home]; p != nil && p.of == x && usable(p) {
+		return x.home, true
+	}
+	i := slices.IndexFunc(x.places, usable)
 	if i < 0 {
 		return 0, false
 	}

@@ -47,6 +47,7 @@ type handle struct {
 	there  bool // it has one
 	size   mem.Bytes
 	places []*place      // by address
+	home   mem.Addr      // the place where copies are best, 0: any
 	number driver.Handle // of its memory now: other memory has another one
 	// other processes may have its memory
 	exported bool

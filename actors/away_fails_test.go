@@ -1,0 +1,175 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"stalloc/actors/pool"
+	"stalloc/actors/region"
+	"stalloc/cuda/sim"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// failing is a device whose calls for copies and events fail now and then.
+type failing struct {
+	*sim.Device
+	rand *rand.Rand
+	on   bool
+}
+
+var errFailing = errors.New("the device fails")
+
+func (d *failing) fails() error {
+	if d.on && d.rand.IntN(8) == 0 {
+		return errFailing
+	}
+	return nil
+}
+
+func (d *failing) CopyOut(to []byte, from mem.Addr, on mem.StreamID) error {
+	if err := d.fails(); err != nil {
+		return err
+	}
+	return d.Device.CopyOut(to, from, on)
+}
+
+func (d *failing) CopyBack(to mem.Addr, from []byte, on mem.StreamID) error {
+	if err := d.fails(); err != nil {
+		return err
+	}
+	return d.Device.CopyBack(to, from, on)
+}
+
+func (d *failing) Record(s mem.StreamID) (driver.Fence, error) {
+	if err := d.fails(); err != nil {
+		return 0, err
+	}
+	return d.Device.Record(s)
+}
+
+func (d *failing) Await(s mem.StreamID, f driver.Fence) error {
+	if err := d.fails(); err != nil {
+		return err
+	}
+	return d.Device.Await(s, f)
+}
+
+const failingUnit = 64 * mem.MiB
+
+// crowd is a random program with five regions, more than the device has room for.
+type crowd struct {
+	*Local
+	t       *testing.T
+	dev     *failing
+	live    []mem.Addr
+	regions [5]crowded
+}
+
+type crowded struct {
+	number uint64
+	open   bool
+	blocks []mem.Addr
+}
+
+// TestAwayFails: whatever fails, no work ever uses what is not there, nothing is unmapped where
+// copies are under way, and once calls succeed again every region opens.
+func TestAwayFails(t *testing.T) {
+	for seed := range uint64(24) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		dev := &failing{Device: sim.New(sim.Config{Capacity: 16 * failingUnit, FenceDelay: 2}),
+			rand: r}
+		l, err := OpenLocal(dev, Options{Inline: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &crowd{Local: l, t: t, dev: dev}
+		for i := range k.regions {
+			number, err := region.Number(fmt.Sprintf("test: fails %d", i))
+			k.must(err)
+			k.regions[i] = crowded{number: number, open: true}
+		}
+		for n := range 500 {
+			dev.on = n > 50 && n%3 == 0
+			k.act(r, &k.regions[r.IntN(len(k.regions))])
+			k.must(k.Check())
+		}
+		k.end()
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func (k *crowd) must(err error) {
+	k.t.Helper()
+	if err != nil {
+		k.t.Error(err)
+	}
+}
+
+func (k *crowd) act(r *rand.Rand, x *crowded) {
+	switch dice := r.IntN(100); {
+	case dice < 25:
+		if at, err := k.Malloc(0, mem.Bytes(1+r.IntN(4))*failingUnit); err == nil {
+			k.live = append(k.live, at)
+			k.must(k.dev.Use(0, at, failingUnit))
+		}
+	case dice < 45 && len(k.live) > 0:
+		k.must(k.Release(k.live[len(k.live)-1]))
+		k.live = k.live[:len(k.live)-1]
+	case dice < 52 && x.open && len(x.blocks) < 3:
+		if at, err := k.MallocIn(0, x.number, failingUnit); err == nil {
+			x.blocks = append(x.blocks, at)
+		}
+	case dice < 55 && x.open && len(x.blocks) > 0:
+		k.must(k.Release(x.blocks[0]))
+		x.blocks = x.blocks[1:]
+	case dice < 72 && x.open:
+		how := pool.Closing{Changed: r.IntN(2) == 0, More: r.IntN(2) == 0, All: r.IntN(5) == 0}
+		x.open = k.EndAwake(x.number, 0, how) != nil
+	case dice < 90 && !x.open:
+		_ = k.open(x)
+	case dice < 92:
+		_ = k.Prefetch(x.number) // what cannot come back yet comes later
+	case dice < 94:
+		k.must(k.Limit(0.5 + float64(r.IntN(50))/100))
+	default:
+		k.dev.Finish(0)
+	}
+}
+
+func (k *crowd) open(x *crowded) error {
+	if err := k.BeginAwake(x.number, 0); err != nil {
+		return err
+	}
+	x.open = true
+	for _, at := range x.blocks {
+		k.must(k.dev.Use(0, at, failingUnit))
+	}
+	return nil
+}
+
+// end opens one region after the other, where no call fails.
+func (k *crowd) end() {
+	k.dev.on = false
+	for _, at := range k.live {
+		k.must(k.Release(at))
+	}
+	k.must(k.Limit(1))
+	k.dev.Finish(0)
+	for i := range k.regions {
+		if x := &k.regions[i]; x.open {
+			k.must(k.EndAwake(x.number, 0, pool.Closing{Changed: true}))
+		}
+	}
+	for i := range k.regions {
+		x := &k.regions[i]
+		k.must(k.open(x))
+		k.must(k.EndAwake(x.number, 0, pool.Closing{Changed: true}))
+	}
+	k.dev.Finish(0)
+	k.must(errors.Join(k.Check(), k.Close()))
+}
