@@ -17,8 +17,10 @@ const (
 	fileHead  = fileMagic + " 10\n"
 	// maxFile is more than a valid Plan takes.
 	maxFile = 96 << 20
-	// maxCommas is how many a valid Plan has at most: so many values are made of a file.
-	maxCommas = 4 * (maxRequests + maxSteps)
+	// maxCommas and maxObjects are how many a valid Plan has at most: so many values are made of a
+	// file.
+	maxCommas  = 4 * (maxRequests + maxSteps)
+	maxObjects = maxRequests + maxSteps + 1
 )
 
 // What can be wrong with a plan file. The remedy is always the same: have it written anew.
@@ -70,7 +72,8 @@ func decode(file []byte) (*Plan, error) {
 			remedy)
 	}
 	p, err, body := &Plan{}, errors.New("no plan is so large"), file[len(head):]
-	if len(file) <= maxFile && bytes.Count(body, []byte{','}) <= maxCommas {
+	if len(file) <= maxFile && bytes.Count(body, []byte{','}) <= maxCommas &&
+		bytes.Count(body, []byte{'{'}) <= maxObjects {
 		if err = json.Unmarshal(body, p); err == nil {
 			err = p.Validate()
 		}
