@@ -9,6 +9,7 @@ import (
 	"stalloc/actors/device/away"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/plan/residency"
 )
 
 // A region that the program does not use, as it says, is closed: as much of it as other requests
@@ -30,11 +31,11 @@ type moving struct {
 // moved is a region, and how much of it has to leave.
 type moved struct {
 	*away.Region
-	uses   int           // begun and not ended
-	wanted mem.Bytes     // the most that was held or away since it was closed
-	before mem.Bytes     // the same for the time before
-	lately [16]mem.Bytes // how much of all that is closed had to be away before the last uses
-	closed uint64        // the number of its last closing
+	uses   int       // begun and not ended
+	wanted mem.Bytes // the most that was held or away since it was closed
+	before mem.Bytes // the same for the time before
+	need   residency.Need
+	closed uint64 // the number of its last closing
 }
 
 // ErrNotOpen is the answer to a request of a region that is not in use.
@@ -77,7 +78,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		}
 	}
 	if !m.IsOpen() {
-		p.learn(m)
+		m.need.Note(m.wanted, p.MostHeld())
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
 				return fmt.Errorf("it stays away: %w", err)
@@ -107,6 +108,15 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 	m := &moved{Region: away.New(p.link)}
 	p.moved[region] = m
 	return m, nil
+}
+
+// out returns how much of regions is away, and how much is leaving.
+func (p *Pool) out() (away, leaving mem.Bytes) {
+	for _, m := range p.moved {
+		_, some, leaves := m.Size()
+		away, leaving = away+some, leaving+leaves
+	}
+	return away, leaving
 }
 
 // MostHeld returns how much memory may be held, 0 if that is not known. If the driver has refused
@@ -158,7 +168,9 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	if all, _, _ := m.Size(); how.All {
 		sent = p.send(region, m, all)
 	} else {
-		sent = p.leave(p.shortAfter(m, how.More), true, nil)
+		away, leaving := p.out()
+		free := max(p.MostHeld()-p.reserved(), 0)
+		sent = p.leave(m.need.Leaves(away, leaving, free, how.More), true, nil)
 	}
 	p.spanned(start, "region: closed", sent)
 	return nil

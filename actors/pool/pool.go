@@ -8,7 +8,7 @@
 //	              │          └── what failed ─┘
 //	              └── sleep.go, export.go, limit.go, broken.go: what else happens to its memory
 //
-// Regions that lend their memory are opened and closed in away.go; need.go says how much of them
+// Regions that lend their memory are opened and closed in away.go; plan/residency says how much of them
 // leaves, room.go sends it, and back.go brings it back.
 //
 // Between two messages the host serves what schedules plan and what gaps can hold, from the index

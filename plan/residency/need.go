@@ -1,0 +1,35 @@
+package residency
+
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
+
+// Need is how much of all idle items had to be away in the last uses of one, the latest first.
+type Need [16]mem.Bytes
+
+// needMargin is the fraction by which more leaves than was needed lately: a request that is short
+// all the same waits for a copy, and perhaps for host memory to be pinned.
+const needMargin = 8
+
+// Note adds a use: how much was wanted at most, of what may be held; most 0: there is no limit.
+func (n *Need) Note(wanted, most mem.Bytes) {
+	copy(n[1:], n[:])
+	n[0] = 0
+	if most > 0 {
+		n[0] = max(wanted-most, 0)
+	}
+}
+
+// Leaves returns how much more has to leave, where so much is away and leaving; not above 0:
+// nothing. While others are used next, it is what those lack that are away, beside free memory:
+// unmapping what has left would delay them.
+func (n *Need) Leaves(away, leaving, free mem.Bytes, next bool) mem.Bytes {
+	need := slices.Max(n[:])
+	need += need/needMargin - away - leaving
+	if next {
+		need = min(need, away-leaving-free)
+	}
+	return need
+}
