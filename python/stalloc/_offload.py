@@ -74,7 +74,6 @@ class _Offloaded:
         self.quiet = False  # reading the states does not wake them
         self.untold = ""  # a warning that waits until they are read again
         self.made = False  # this step has made states
-        self.stepped = False  # there are states
         self.whole = _offload_step.undivided(torch, optimizer)
         if self.whole is None:
             self.parts.append(Part(torch, library, every=True))
@@ -151,7 +150,8 @@ class _Offloaded:
 
         self.divide(optimizer)
         devices = {device for part in self.parts for device in part.devices}
-        if self.stepped and not any(self.binding.stats(device).asleep for device in devices):
+        away = any(self.binding.stats(device).asleep for device in devices)
+        if optimizer.__dict__["state"] and not away:
             whole(optimizer)  # one step takes less time; reading the states, it wakes them
             return
         with self.unread():
@@ -170,7 +170,6 @@ class _Offloaded:
         for part in self.parts:
             if not part.away:
                 self.lend(optimizer, part)
-        self.stepped = self.stepped or bool(optimizer.__dict__["state"])
         self.fresh, self.made = self.fresh + 1 if self.made else 0, False
         if self.fresh >= FRESH:
             self._end("each step makes them anew")
