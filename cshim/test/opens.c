@@ -34,13 +34,25 @@ static void replay(void *stream, void *at)
 	CHECK(damage < 0, "a replay has read what was not copied back yet, at %ld", damage);
 }
 
+static void begin_capture(void *stream)
+{
+	stalloc_begin_pool(0, 9, 9, NULL);
+	CHECK(fake(capture_begin)(stream) >= 0, "no capture");
+}
+
+static void end_capture(void *stream)
+{
+	CHECK(fake(capture_end)(stream) == 1, "the capture was invalidated");
+	stalloc_end_pool(0, 9, 9);
+	stalloc_release_pool(0, 9, 9);
+}
+
 static void opened_beside_a_capture(void *at)
 {
 	void *captured = kit_stream(0, 1), *other = kit_stream(0, 1);
 	send_away();
 	OK(stalloc_begin_awake(0, tag, NULL));
-	stalloc_begin_pool(0, 9, 9, NULL);
-	CHECK(fake(capture_begin)(captured) >= 0, "no capture");
+	begin_capture(captured);
 	if (stalloc_begin_awake(0, tag, captured) == STALLOC_OK) {
 		replay(other, at);
 	} else {
@@ -49,9 +61,7 @@ static void opened_beside_a_capture(void *at)
 		OK(stalloc_begin_awake(0, tag, captured));
 		replay(other, at);
 	}
-	CHECK(fake(capture_end)(captured) == 1, "the capture was invalidated");
-	stalloc_end_pool(0, 9, 9);
-	stalloc_release_pool(0, 9, 9);
+	end_capture(captured);
 	OK(stalloc_end_awake(0, tag, NULL, 0));
 }
 
@@ -61,15 +71,12 @@ static void opened_in_a_capture(void *at)
 	void *captured = kit_stream(0, 1);
 	CHECK(fake(launch)(NULL, 0, read_states, at, size, 1) == 0, "no stream");
 	OK(stalloc_end_awake(0, tag, NULL, 0));
-	stalloc_begin_pool(0, 9, 9, NULL);
-	CHECK(fake(capture_begin)(captured) >= 0, "no capture");
+	begin_capture(captured);
 	CHECK(stalloc_begin_awake(0, tag, captured) != STALLOC_OK, "its last use is not over");
 	kit_pass_all();
 	OK(stalloc_begin_awake(0, tag, captured));
 	replay(captured, at);
-	CHECK(fake(capture_end)(captured) == 1, "the capture was invalidated");
-	stalloc_end_pool(0, 9, 9);
-	stalloc_release_pool(0, 9, 9);
+	end_capture(captured);
 }
 
 int main(void)
