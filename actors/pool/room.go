@@ -82,6 +82,9 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 
 // leave begins to move n bytes of closed regions out, of all but one, and returns how much does.
 func (p *Pool) leave(n mem.Bytes, opening bool, but *moved) (sent mem.Bytes) {
+	if n <= 0 {
+		return 0
+	}
 	for _, region := range p.makingRoom(opening) {
 		m := p.moved[region]
 		if m == nil || m == but || m.IsOpen() || p.sleeps(region) || sent >= n {
@@ -97,13 +100,16 @@ func (p *Pool) leave(n mem.Bytes, opening bool, but *moved) (sent mem.Bytes) {
 // that was closed last: it is used again last. While a region is opened, others are about to be,
 // and what is used soon stays: then only that counts.
 func (p *Pool) makingRoom(opening bool) []uint64 {
+	costs := func(m *moved) int {
+		if !opening && m.Clean() {
+			return 0
+		}
+		return 1
+	}
 	regions := slices.Collect(maps.Keys(p.moved))
 	slices.SortFunc(regions, func(a, b uint64) int {
 		x, y := p.moved[a], p.moved[b]
-		if clean := x.Clean(); clean != y.Clean() && !opening {
-			return map[bool]int{true: -1, false: 1}[clean]
-		}
-		return cmp.Compare(y.closed, x.closed)
+		return cmp.Or(cmp.Compare(costs(x), costs(y)), cmp.Compare(y.closed, x.closed))
 	})
 	return regions
 }
