@@ -91,7 +91,7 @@ static void round_on(int device, uint64_t *random)
 	      "%llu live blocks, %llu served plainly", (ull)s.blocks, (ull)s.fallback);
 	CHECK(s.allocated <= s.reserved, "%llu bytes allocated, %llu reserved",
 	      (ull)s.allocated, (ull)s.reserved);
-	CHECK(s.steps <= steps + 1, "%llu steps, %llu when it was closed",
+	CHECK(s.steps <= steps + THREADS, "%llu steps, %llu when it was closed",
 	      (ull)s.steps, (ull)steps);
 	for (int i = 0; i < THREADS; i++)
 		for (int b = 0; b < LIVE; b++) let_go(&workers[i], &workers[i].live[b]);
