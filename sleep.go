@@ -56,8 +56,10 @@ func (a *Allocator) Pause(backup Backup, tags ...string) error {
 func (a *Allocator) Resume(tags ...string) error { return a.ofRegions(tags, a.local.Resume) }
 
 // BeginAwake says that work given to a stream from now on uses a region, and brings back what of it
-// is away: the stream waits for the copies, the caller for memory alone. With an error, such as
-// ErrOutOfMemory, the region is not in use, and nothing is lost. Uses nest.
+// is away: the stream waits for the copies, the caller for memory alone. Work of other streams on
+// older blocks must wait for that stream; the stream of a block that MallocIn returns later waits
+// by itself. With an error, such as ErrOutOfMemory, the region is not in use, and nothing is lost.
+// Uses nest.
 func (a *Allocator) BeginAwake(tag string, stream Stream) error {
 	return a.ofRegions([]string{tag}, func(pools []uint64) error {
 		return a.local.BeginAwake(pools[0], stream)

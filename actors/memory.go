@@ -95,8 +95,9 @@ func (d *Device) Sleeps(pools []uint64) (some, all bool) {
 }
 
 // BeginAwake says that work given to a stream from now on uses a region, and brings back what of it
-// is away: the stream waits for the copies, the caller for memory alone. With an error, such as
-// driver.ErrOutOfMemory, the region stays as it was. Uses nest: each needs an EndAwake.
+// is away: the stream waits for the copies, the caller for memory alone. Streams of blocks that are
+// allocated later wait by themselves. With an error, such as driver.ErrOutOfMemory, the region
+// stays as it was. Uses nest: each needs an EndAwake.
 func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 	begin := func(p *pool.Pool) error { return p.BeginAwake(region, stream) }
 	err := d.onPool(begin, begin) // a broken pool's regions come back, too

@@ -162,7 +162,9 @@ STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
  * stream may use the region. end names the stream of the last such work. After it, as much of the
  * region as other requests need is copied to the host, on a separate stream, and its memory serves
  * them. The program must not touch the region then, and requests in it fail. begin brings back what
- * is away: the given stream waits for the copies, the caller only for memory.
+ * is away: the given stream waits for the copies, the caller only for memory. The program has work
+ * of other streams on older blocks of the region wait for the given stream. A block that is
+ * allocated later needs nothing: its stream waits for the copies by itself.
  * `how` is a sum of
  *   STALLOC_CHANGED      the work wrote to the region; without it the copy on the host is still
  *                        valid, and nothing is copied out again
@@ -173,8 +175,8 @@ STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
  * never ended is in use. Uses nest: each begin needs an end. Each function returns STALLOC_OK or an
  * error such as STALLOC_ERR_MEMORY, and then nothing is lost: the region is in use, or not, as
  * before; an end that fails is one all the same. While a private pool is being allocated to, begin
- * is refused if something is away, still being copied back, or used by earlier work, and end leaves
- * the region in use. */
+ * is refused if something is away, still being copied back, or used by earlier work, end leaves
+ * the region in use, and a request in a region that is still being copied back fails. */
 enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2, STALLOC_MORE_FOLLOW = 4 };
 STALLOC_API int stalloc_begin_awake(int device, const char *tag, void *stream);
 STALLOC_API int stalloc_end_awake(int device, const char *tag, void *stream, int how);

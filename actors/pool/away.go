@@ -93,6 +93,21 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	return nil
 }
 
+// behindCopies has a stream, which is to have a new block of a region, wait for its copies back:
+// they write whole handles, free bytes too.
+func (p *Pool) behindCopies(region uint64, stream mem.StreamID) error {
+	m := p.moved[region]
+	if m == nil {
+		return nil
+	}
+	if arrived, err := m.Arrived(); arrived {
+		return nil
+	} else if p.Host.Captures() > 0 {
+		return errors.Join(err, errArriving)
+	}
+	return m.Follow(stream)
+}
+
 // movedOf returns the state of a region. A new one is open.
 func (p *Pool) movedOf(region uint64) (*moved, error) {
 	if m := p.moved[region]; m != nil {

@@ -57,6 +57,9 @@ func (p *Pool) serve(m *Request) error {
 	case p.isClosed(m.Private):
 		return ErrNotOpen
 	}
+	if err := p.behindCopies(m.Private, m.Stream); err != nil {
+		return err
+	}
 	p.Settle()
 	if m.number == 0 {
 		p.requests++

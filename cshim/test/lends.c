@@ -133,6 +133,38 @@ static void events_go_back(void)
 	      fake(live)("events"), before);
 }
 
+static void write_it(void *at, size_t size, unsigned long pattern) { kit_fill(at, size, pattern); }
+
+/* A block that is new in a region, on a stream that did not open it, keeps what that stream writes,
+ * though the handle that it lies in is still being copied back. */
+static void copies_spare_new_blocks(void)
+{
+	void *stream = (void *)0x40;
+	OK(stalloc_begin_region(tag));
+	struct block old = {kit_get(MIB, 0, stream), MIB, 0}, new = {.size = MIB / 2};
+	fill(&old);
+	OK(stalloc_end_awake(0, tag, stream, STALLOC_CHANGED + STALLOC_ALL_LEAVES));
+	for (double end = kit_seconds() + 20; kit_stats().asleep == 0; kit_pass_all())
+		CHECK(kit_seconds() < end, "the region does not leave");
+	OK(stalloc_begin_awake(0, tag, NULL));
+	struct kit_filter other = kit_only((void *)0x80);
+	stalloc_begin_pool(0, 4, 4, &other);
+	SAYS(!stalloc_malloc(new.size, 0, stream), "being copied back"); /* a capture cannot wait */
+	stalloc_end_pool(0, 4, 4);
+	stalloc_release_pool(0, 4, 4);
+	new.at = kit_get(new.size, 0, stream);
+	OK(stalloc_end_region());
+	CHECK((uintptr_t)old.at >> 21 == (uintptr_t)new.at >> 21, "they lie in two handles");
+	new.pattern = ++patterns;
+	fake(launch)(stream, 0, write_it, new.at, new.size, new.pattern);
+	fake(pass_stream)(stream);
+	kit_pass_all();
+	check(&old, "a block that was away");
+	check(&new, "a new block");
+	stalloc_free(old.at, old.size, 0, stream);
+	stalloc_free(new.at, new.size, 0, stream);
+}
+
 /* Streams go on, a bit at a time. */
 static void *pass(void *none)
 {
@@ -147,7 +179,10 @@ int main(void)
 {
 	setenv("FAKECUDA_CAPACITY", "67108864", 1);
 	dice = kit_seed();
-	if (kit_number("FAKECUDA_HELD", 0)) kit_thread(pass, NULL);
+	if (kit_number("FAKECUDA_HELD", 0)) {
+		copies_spare_new_blocks();
+		kit_thread(pass, NULL);
+	}
 	OK(stalloc_begin_region(tag));
 	for (int i = 0; i < BLOCKS; i++) {
 		states[i].size = (size_t)(1 + kit_below(&dice, 4 * MIB));

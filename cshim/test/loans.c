@@ -65,6 +65,16 @@ void loan_begin(void)
 	night.w->did.loans += result == STALLOC_OK;
 }
 
+/* A new block of a region that was just opened: its stream waits for the copies by itself. */
+static void get_early(int device, int r)
+{
+	struct stay *s = &night.stays[below(STAYS)];
+	int lane = (int)below(LANES);
+	if (s->p.at) return;
+	stay_get_in(s, device, r, lane);
+	fake(pass_stream)(night.lanes[device][lane]);
+}
+
 static void end(int device, int r)
 {
 	void *stream = stream_of(device);
@@ -80,6 +90,7 @@ static void end(int device, int r)
 	if (result != STALLOC_OK) return;
 	CHECK(!night.asleep[device][r] || !stays_in(device, r), "what sleeps was opened");
 	night.lent[device][r] = false;
+	get_early(device, r);
 	stays_touch(device, r, stream, true);
 }
 

@@ -48,6 +48,7 @@ static inline bool chance(uint64_t n)
 void stays_open(void);
 size_t stay_size(void);	       /* of a request */
 void stay_get(struct stay *s); /* somewhere, if it is served */
+void stay_get_in(struct stay *s, int device, int region, int lane);
 void stay_give(struct stay *s);
 void stay_use(struct stay *s); /* on another lane */
 bool stay_awake(const struct stay *s);

@@ -147,10 +147,14 @@ enum answer answer_of(void *at, int device, int region)
 void stay_get(struct stay *s)
 {
 	int device = (int)below((uint64_t)life.devices), lane = (int)below(LANES);
+	stay_get_in(s, device, (int)below(REGIONS), lane);
+}
+
+void stay_get_in(struct stay *s, int device, int region, int lane)
+{
 	struct worker *w = night.w;
 	s->p.at = NULL;
-	*s = (struct stay){
-		.region = (int)below(REGIONS), .lane = lane, .plain = night.closed[device]};
+	*s = (struct stay){.region = region, .lane = lane, .plain = night.closed[device]};
 	s->p = (struct piece){
 		.size = stay_size(), .device = device, .stream = night.lanes[device][lane]};
 	s->p.tag = ++w->sequence * 64 + 1; /* so few words tell */

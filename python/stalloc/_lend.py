@@ -15,7 +15,9 @@ def awake(tag: str, *, changed: bool = True, device: Any = None) -> Iterator[Non
     After the first awake() the region (see stalloc.region) must not be touched outside of one.
     As much of it as other tensors need is copied to pinned host memory after the work of the
     current stream. It comes back by itself when memory becomes free, at the latest when awake()
-    begins: then the current stream waits for the copies, the host only for memory.
+    begins: then the current stream waits for the copies, the host only for memory. Another stream
+    has to wait for the current one before it uses what was in the region before; for new tensors
+    it waits for the copies by itself.
     `changed=False`: the region was only read, so nothing is copied out again.
     Does nothing while stalloc is not enabled.
 

@@ -13,6 +13,7 @@
 // # Who waits
 //
 //	work that uses the region    on its stream, for the copies back and the last use (Open)
+//	work in a new block of it    on its stream, for the copies back (Follow)
 //	a copy out                   on its stream, for the last use
 //	a request for its memory     on the host, for the event after the copy (Settle): mapping is not
 //	                             ordered by streams
@@ -174,6 +175,9 @@ func (r *Region) Open(stream mem.StreamID) error {
 	r.recount()
 	return nil
 }
+
+// Follow has a stream wait for the copies back.
+func (r *Region) Follow(stream mem.StreamID) error { return r.link.order(stream, r.arrived) }
 
 // Drop frees the mirror: the contents of what is away are lost. After an error some of the mirror
 // is left, and Drop may be called again.
