@@ -155,8 +155,8 @@ func TestWhatRestsIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestMirrorOfOtherHandles: a region whose handles change keeps no more on the host than it has.
-func TestMirrorOfOtherHandles(t *testing.T) {
+// TestBackupOfOtherHandles: a region whose handles change keeps no more on the host than it has.
+func TestBackupOfOtherHandles(t *testing.T) {
 	gpu := sim.New(sim.Config{Capacity: 16 * mem.GiB})
 	k := newAwayKitOn(t, gpu, gpu, 2*mem.MiB)
 	for i := range 4 { // handles are larger where the load is

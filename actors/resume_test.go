@@ -132,7 +132,7 @@ func TestUnpinFails(t *testing.T) {
 	}
 	gpu.refuse = true
 	sleeps()
-	if s := l.Stats(); len(gpu.pinned) != 1 || s.Backup != 320*mem.MiB {
+	if s := l.Stats(); len(gpu.pinned) != 1 || s.Backup != 32*mem.MiB {
 		t.Errorf("%d pieces stay pinned, and %v are told", len(gpu.pinned), s.Backup)
 	}
 	sleeps()

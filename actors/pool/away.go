@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"time"
 
@@ -20,10 +21,9 @@ import (
 
 // moving is the state of regions that were closed at least once.
 type moving struct {
-	link     *away.Link // nil: none was
+	link     *away.Link
 	moved    map[uint64]*moved
 	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
-	dropped  []*moved        // regions without memory whose mirrors are not freed yet
 	warnAway map[string]bool // warnings that were logged
 	closings uint64
 }
@@ -31,6 +31,7 @@ type moving struct {
 // moved is a region, and how much of it has to leave.
 type moved struct {
 	*away.Region
+	pool   uint64    // its number
 	uses   int       // begun and not ended
 	wanted mem.Bytes // the most that was held or away since it was closed
 	before mem.Bytes // the same for the time before
@@ -61,16 +62,14 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		return err
 	}
 	if !m.IsOpen() {
-		p.refresh(region, m)
+		p.refresh(m)
 	}
-	start := time.Now()
-	_, out, _ := m.Size()
 	if p.Host.Captures() > 0 {
-		if out > 0 {
+		if m.Away > 0 {
 			return errOpenWhileCapturing
 		}
-		if arrived, err := m.Arrived(); err != nil || !arrived {
-			return errors.Join(err, errArriving)
+		if _, err := p.arrived(m); err != nil {
+			return err
 		}
 		if m.IsOpen() {
 			m.uses++
@@ -78,6 +77,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		}
 	}
 	if !m.IsOpen() {
+		start, out := time.Now(), m.Away
 		m.need.Note(m.wanted, p.MostHeld())
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
@@ -93,6 +93,16 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	return nil
 }
 
+// arrived reports whether the copies back have passed, and fails where they have not and a stream
+// that may be captured would have to wait.
+func (p *Pool) arrived(m *moved) (bool, error) {
+	arrived, err := m.Arrived()
+	if !arrived && p.Host.Captures() > 0 {
+		return false, errors.Join(err, errArriving)
+	}
+	return arrived, nil
+}
+
 // behindCopies has a stream, which is to have a new block of a region, wait for its copies back:
 // they write whole handles, free bytes too.
 func (p *Pool) behindCopies(region uint64, stream mem.StreamID) error {
@@ -100,10 +110,8 @@ func (p *Pool) behindCopies(region uint64, stream mem.StreamID) error {
 	if m == nil {
 		return nil
 	}
-	if arrived, err := m.Arrived(); arrived {
-		return nil
-	} else if p.Host.Captures() > 0 {
-		return errors.Join(err, errArriving)
+	if arrived, err := p.arrived(m); arrived || err != nil {
+		return err
 	}
 	return m.Follow(stream)
 }
@@ -113,25 +121,39 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 	if m := p.moved[region]; m != nil {
 		return m, nil
 	}
-	if p.link == nil {
-		link, err := away.NewLink(p.dev)
-		if err != nil {
-			return nil, err
-		}
-		p.link = link
+	r, err := away.New(p.link)
+	if err != nil {
+		return nil, err
 	}
-	m := &moved{Region: away.New(p.link)}
+	m := &moved{Region: r, pool: region}
 	p.moved[region] = m
 	return m, nil
 }
 
-// out returns how much of regions is away, and how much is leaving.
-func (p *Pool) out() (away, leaving mem.Bytes) {
+// refresh tells a region which handles it has: idle ones may have been released.
+func (p *Pool) refresh(m *moved) {
+	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == m.pool }))
+}
+
+// out returns how much of all regions but one is away, and how much is leaving.
+func (p *Pool) out(but *moved) (away, leaving mem.Bytes) {
 	for _, m := range p.moved {
-		_, some, leaves := m.Size()
-		away, leaving = away+some, leaving+leaves
+		if m != but {
+			away, leaving = away+m.Away, leaving+m.Leaving
+		}
 	}
 	return away, leaving
+}
+
+// lending yields the closed regions but one. Those that sleep are left out: they have nothing.
+func (p *Pool) lending(but *moved) iter.Seq[*moved] {
+	return func(yield func(*moved) bool) {
+		for _, m := range p.moved {
+			if m != but && !m.IsOpen() && !p.sleeps(m.pool) && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // MostHeld returns how much memory may be held, 0 if that is not known. If the driver has refused
@@ -170,20 +192,19 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 		return nil
 	}
 	start := time.Now()
-	handles := p.handlesOf(func(pool uint64) bool { return pool == region })
-	if err := m.Close(stream, handles, how.Changed); err != nil {
+	if err := m.Close(stream, how.Changed); err != nil {
 		m.uses = 0 // who does not try again would keep it in use for ever
 		return err
 	}
-	m.uses, m.before, m.wanted = 0, m.wanted, 0
+	p.refresh(m)
 	p.closings++
-	m.closed = p.closings
+	m.uses, m.before, m.wanted, m.closed = 0, m.wanted, 0, p.closings
 	p.noteWanted()
 	var sent mem.Bytes
-	if all, _, _ := m.Size(); how.All {
-		sent = p.send(region, m, all)
+	if how.All {
+		sent = p.send(m, m.All)
 	} else {
-		away, leaving := p.out()
+		away, leaving := p.out(nil)
 		free := max(p.MostHeld()-p.reserved(), 0)
 		sent = p.leave(m.need.Leaves(away, leaving, free, how.More), true, nil)
 	}
@@ -197,9 +218,8 @@ func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
 		return nil
 	}
-	p.refresh(region, m)
-	_, out, _ := m.Size()
-	err := p.fetch(m, out, most, false)
+	p.refresh(m)
+	err := p.fetch(m, m.Away, most, false)
 	if errors.Is(err, driver.ErrOutOfMemory) {
 		return nil // the rest comes with its use
 	}
@@ -219,26 +239,23 @@ func (p *Pool) Closed(region uint64) (c Closed, closed bool) {
 	if m == nil || m.IsOpen() {
 		return c, false
 	}
-	_, c.Away, c.Leaving = m.Size()
-	away, leaving := p.out()
-	c.Out, c.Wanted = away+leaving, m.before
-	return c, true
+	away, leaving := p.out(nil)
+	return Closed{m.Away, m.Leaving, away + leaving, m.before}, true
 }
 
 // allAway moves closed regions out completely before a pause, and waits for it. Then they sleep
 // already, and their contents are where those of closed regions are.
 func (p *Pool) allAway(pools []uint64) error {
 	for _, pool := range pools {
-		m := p.moved[pool]
-		if m == nil || m.IsOpen() {
+		if !p.isClosed(pool) {
 			continue
 		}
-		p.refresh(pool, m)
-		all, _, _ := m.Size()
-		_, err := m.Send(all, nil) // the device was waited for
+		m := p.moved[pool]
+		p.refresh(m)
+		_, err := m.Send(m.All, nil) // the device was waited for
 		p.awaitOut(nil, math.MaxInt64)
-		if all, out, _ := m.Size(); out < all {
-			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", all-out), err)
+		if stays := m.All - m.Away; stays > 0 {
+			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", stays), err)
 		}
 	}
 	return nil

@@ -62,11 +62,22 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 // lend makes n bytes of idle memory rest, or all there is. Each handle rests once its stream has
 // done what is queued now, at this call or a later one. lend reports whether some rests now.
 func (p *Pool) lend(n mem.Bytes) bool {
-	if p.state >= broken || !p.policy.Indexed() || p.Host.Captures() > 0 {
+	return p.policy.Indexed() && p.Host.Captures() == 0 &&
+		p.makesWay(engine.Event{Kind: engine.EvLend, Asked: n})
+}
+
+// trimBy gives n bytes of idle memory back, or all there is. False: there was none.
+func (p *Pool) trimBy(n mem.Bytes) bool {
+	return p.makesWay(engine.Event{Kind: engine.EvTrim, Rollback: true, Asked: n})
+}
+
+// makesWay reports whether less is held after an event.
+func (p *Pool) makesWay(ev engine.Event) bool {
+	if p.state >= broken {
 		return false
 	}
 	held := p.reserved()
-	if _, err := p.run(engine.Event{Kind: engine.EvLend, Asked: n}); err != nil {
+	if _, err := p.run(ev); err != nil {
 		p.sayAway("idle memory does not make way for a region", err)
 	}
 	p.rise()
@@ -96,16 +107,4 @@ func (p *Pool) aside(do func()) {
 	p.Host.Unlock()
 	defer p.Host.Lock()
 	do()
-}
-
-// trimBy gives n bytes of idle memory back, or all there is. False: there was none.
-func (p *Pool) trimBy(n mem.Bytes) bool {
-	if p.state >= broken {
-		return false
-	}
-	held := p.reserved()
-	if _, err := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true, Asked: n}); err != nil {
-		p.sayAway("idle memory does not make way for a region", err)
-	}
-	return p.reserved() < held
 }

@@ -19,7 +19,7 @@ func (p *Pool) Trim(private uint64) error {
 		err = errors.Join(err, p.trimRegions())
 	}
 	if p.state == retired { // nothing else comes that would try it again
-		err = errors.Join(err, p.backups.Unpin())
+		err = errors.Join(err, p.backups.Give())
 	}
 	return errors.Join(err, p.dev.DropSpare())
 }

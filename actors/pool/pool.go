@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors/device"
+	"stalloc/actors/device/away"
 	"stalloc/actors/device/backup"
 	"stalloc/actors/host"
 	"stalloc/actors/inline"
@@ -108,6 +109,7 @@ func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
 		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
 		moving:   moving{moved: map[uint64]*moved{}, warnAway: map[string]bool{}},
 		limit:    layout.Limit}
+	p.link = away.NewLink(p.dev, p.backups)
 	// More than the device has need not be tried: the failed request would first take all there is.
 	_, total, err := dev.Memory()
 	if err == nil {

@@ -52,7 +52,10 @@ func (p *Pool) freedRetired(size mem.Bytes) {
 func (p *Pool) Close() error {
 	p.state, p.cause = closed, fmt.Errorf("%w: the device was closed", ErrBroken)
 	p.backups.Await()
-	errs := []error{p.dropAway()}
+	errs := []error{p.link.Close()}
+	for _, m := range p.moved {
+		errs = append(errs, m.Drop())
+	}
 	for at, size := range p.dev.Mapped() {
 		errs = append(errs, p.dev.Unmap(at, size))
 	}

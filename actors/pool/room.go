@@ -3,7 +3,6 @@ package pool
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -27,18 +26,15 @@ func (p *Pool) Settle() (leaving bool) {
 // settleAll does so for all regions but one, and returns how much now sleeps.
 func (p *Pool) settleAll(but *moved) (slept mem.Bytes, leaving bool) {
 	start := time.Now()
-	for region, m := range p.moved {
-		if m == but || p.sleeps(region) {
-			continue
-		}
+	for m := range p.lending(but) {
 		if m.Copied() { // each request comes here, and to refresh takes long
-			p.refresh(region, m)
+			p.refresh(m)
 			n, err := p.settle(m)
 			if slept += n; err != nil {
 				p.sayAway("memory of a region has not left", err)
 			}
 		}
-		leaving = leaving || m.Leaving()
+		leaving = leaving || m.Copying()
 	}
 	if slept > 0 {
 		p.time += time.Since(start)
@@ -70,48 +66,34 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 	lack := mem.RoundUp(n, mem.HandleSize)
 	p.Log.Debug("regions make room", zap.Stringer("bytes", lack))
 	gone, _ := p.settleAll(but)
-	short := lack - gone
-	for _, m := range p.moved {
-		if _, _, leaving := m.Size(); m != but {
-			short -= leaving
-		}
-	}
-	p.leave(short, but != nil, but)
+	_, leaving := p.out(but)
+	p.leave(lack-gone-leaving, but != nil, but)
 	return gone+p.awaitOut(but, lack-gone) > 0
 }
 
 // leave begins to move n bytes of closed regions out, of all but one, and returns how much does.
+// What leaves without a copy comes first, and then the region that was closed last: it is used
+// again last. While a region is opened, others are about to be, and what is used soon stays: then
+// only that counts.
 func (p *Pool) leave(n mem.Bytes, opening bool, but *moved) (sent mem.Bytes) {
 	if n <= 0 {
 		return 0
 	}
-	for _, region := range p.makingRoom(opening) {
-		m := p.moved[region]
-		if m == nil || m == but || m.IsOpen() || p.sleeps(region) || sent >= n {
-			continue
-		}
-		p.refresh(region, m)
-		sent += p.send(region, m, n-sent)
-	}
-	return sent
-}
-
-// makingRoom returns the closed regions, those that leave without a copy first, and then the one
-// that was closed last: it is used again last. While a region is opened, others are about to be,
-// and what is used soon stays: then only that counts.
-func (p *Pool) makingRoom(opening bool) []uint64 {
-	costs := func(m *moved) int {
+	copied := func(m *moved) int {
 		if !opening && m.Clean() {
 			return 0
 		}
 		return 1
 	}
-	regions := slices.Collect(maps.Keys(p.moved))
-	slices.SortFunc(regions, func(a, b uint64) int {
-		x, y := p.moved[a], p.moved[b]
-		return cmp.Or(cmp.Compare(costs(x), costs(y)), cmp.Compare(y.closed, x.closed))
-	})
-	return regions
+	for _, m := range slices.SortedFunc(p.lending(but), func(a, b *moved) int {
+		return cmp.Or(cmp.Compare(copied(a), copied(b)), cmp.Compare(b.closed, a.closed))
+	}) {
+		if sent < n {
+			p.refresh(m)
+			sent += p.send(m, n-sent)
+		}
+	}
+	return sent
 }
 
 // awaitOut waits until so much of all regions but one sleeps, or no copy is under way, and returns
@@ -145,20 +127,15 @@ func (p *Pool) noteWanted() {
 
 // wanted returns how much is held or away.
 func (p *Pool) wanted() mem.Bytes {
-	wanted := p.reserved()
-	for _, m := range p.moved {
-		_, away, _ := m.Size()
-		wanted += away
-	}
-	return wanted
+	away, _ := p.out(nil)
+	return p.reserved() + away
 }
 
 // meansRoom tells the policy to refuse a request that it cannot make memory for, while closed
 // regions have some on the device: a wait for the device, or giving idle memory back, takes longer.
 func (p *Pool) meansRoom() engine.Means {
-	for region, m := range p.moved {
-		all, out, _ := m.Size()
-		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Captures() == 0 {
+	for m := range p.lending(nil) {
+		if m.Away < m.All && p.Host.Captures() == 0 {
 			return engine.MeansRoom
 		}
 	}
@@ -190,14 +167,9 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 // leastRoom is how much regions give up at least: idle memory may lie so that it does not serve.
 const leastRoom = 128 * mem.MiB
 
-// refresh tells a region which handles it has: idle ones may have been released.
-func (p *Pool) refresh(region uint64, m *moved) {
-	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
-}
-
 // send begins to move so much of a region out, and returns how much does.
-func (p *Pool) send(region uint64, m *moved, n mem.Bytes) mem.Bytes {
-	sent, err := m.Send(n, p.busy(region))
+func (p *Pool) send(m *moved, n mem.Bytes) mem.Bytes {
+	sent, err := m.Send(n, p.busy(m.pool))
 	if err != nil {
 		p.sayAway("memory of a region cannot leave for the host, or not all that should", err)
 	}

@@ -38,15 +38,6 @@ func (p *Pool) sleeps(pool uint64) bool {
 // AwaitUnpinned waits until the copies of what was resumed are given back, as far as they can be.
 func (p *Pool) AwaitUnpinned() { p.backups.Await() }
 
-// kept returns what is kept on the host, and what could not be given back there.
-func (p *Pool) kept() mem.Bytes {
-	n := p.backups.Dropped()
-	for _, x := range p.asleep {
-		n += x.Kept()
-	}
-	return n
-}
-
 func (p *Pool) handlesOf(is func(pool uint64) bool) (handles []driver.Handle) {
 	for _, i := range p.policy.HandlesOf(is) {
 		if h := p.handles[i]; h != 0 {
@@ -99,7 +90,7 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 	maps.Copy(p.asleep, fresh)
 	p.applyLimit()
 	p.Log.Info("memory sleeps",
-		zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()),
+		zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.backup()),
 		zap.Stringer("still held", p.reserved()), zap.String("of it",
 			p.Awake()), zap.Duration("took", time.Since(start)))
 	if err != nil {
@@ -118,7 +109,7 @@ func (p *Pool) Resume(pools []uint64) error {
 		}
 	}
 	if len(woken) == 0 { // of a closed device, what could not be unpinned has no other chance
-		if err := p.backups.Unpin(); err != nil {
+		if err := p.backups.Give(); err != nil {
 			p.Log.Warn("memory of the host was not given back", zap.Error(err))
 		}
 		return nil

@@ -32,7 +32,7 @@ func (p *Pool) Stats() Stats {
 	s := p.policy.Stats()
 	return Stats{
 		Reserved: p.held(), PeakReserved: p.peak,
-		Asleep: p.dev.Asleep(), Backup: p.kept() + p.mirrored(), Lent: p.lent(),
+		Asleep: p.dev.Asleep(), Backup: p.backup(), Lent: p.lent(),
 		Load: s.Load - p.freedSince, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.Retries.Load(), Engine: s,
 		Late: p.order.Missing(), Waits: p.order.Waits(),

@@ -8,7 +8,7 @@
 //	  └── Open ───────┴────────────── Fetch ◄──────────────┘
 //
 // Copies run on two streams of their own, one for each direction of the link, and events order
-// them. A region that was only read leaves without a copy, for its mirror is still valid.
+// them. A region that was only read leaves without a copy, for its backup is still valid.
 //
 // # Who waits
 //
@@ -26,8 +26,8 @@
 // # Invariants
 //
 //   - memory sleeps only after its last use, that of freed blocks on other streams included, and if
-//     its mirror has its contents;
-//   - a mirror is valid from the end of a copy out until the region is closed as changed;
+//     its backup has its contents;
+//   - a backup is valid from the end of a copy out until the region is closed as changed;
 //   - an open region is on the device, all of it.
 package away
 
@@ -42,17 +42,18 @@ import (
 
 // Region is one region.
 type Region struct {
+	All, Away, Leaving mem.Bytes // how much it has, and how much of that is where
+
 	link    *Link
 	changed bool // since it was opened, as far as the program has said so
 	open    bool
 	parts   []*part // by address
 	out     []batch // being copied out, the oldest first
+	host    []*piece
 	// Events that the next copies wait for; 0: there is none.
-	used               driver.Fence // after the last use
-	arrived            driver.Fence // after the last copy back
-	copies             bool         // some are under way, without an event after them
-	mirror             mirror
-	all, away, leaving mem.Bytes // sums of parts
+	used    driver.Fence // after the last use
+	arrived driver.Fence // after the last copy back
+	copies  bool         // some are under way, without an event after them
 }
 
 // part is a handle.
@@ -60,26 +61,40 @@ type part struct {
 	handle driver.Handle
 	at     mem.Addr
 	size   mem.Bytes
-	host   *piece // its mirror; nil: it has none
-	saved  bool   // the mirror has its contents, or will have once the copies out are done
-	leaves bool   // it is in a batch
-	away   bool
-	gone   bool // it is no longer the region's
+	state  state
+	host   *piece // its backup; nil: it has none
+	saved  bool   // the backup has its contents, or will have once the copies out are done
 }
 
+// state is where the contents of a part are.
+type state uint8
+
+const (
+	here    state = iota
+	leaving       // in a batch
+	away
+)
+
 // New returns an open region that has nothing yet.
-func New(l *Link) *Region { return &Region{link: l, open: true} }
+func New(l *Link) (*Region, error) {
+	if l.move == nil {
+		if err := l.open(); err != nil {
+			return nil, err
+		}
+	}
+	return &Region{link: l, open: true}, nil
+}
 
 // IsOpen reports whether the program uses it.
 func (r *Region) IsOpen() bool { return r.open }
 
-// Changed notes whether the contents of an open region may differ from the mirror.
+// Changed notes whether the contents of an open region may differ from the backup.
 func (r *Region) Changed(changed bool) { r.changed = r.changed || changed }
 
-// Close says that work queued from now on does not use the region, which has these handles, until
-// it is opened again. The last work that did is on stream. changed: its contents may differ from
-// the mirror. After an error it is still open.
-func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed bool) error {
+// Close says that work queued from now on does not use the region until it is opened again. The
+// last work that did is on stream. changed: its contents may differ from the backup. After an error
+// it is still open.
+func (r *Region) Close(stream mem.StreamID, changed bool) error {
 	r.Changed(changed) // also if it is closed later
 	used, err := r.link.dev.Record(stream)
 	if err != nil {
@@ -87,7 +102,6 @@ func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed boo
 	}
 	r.link.forget(&r.used)
 	r.used, r.open = used, false
-	r.Refresh(handles)
 	for _, p := range r.parts {
 		p.saved = p.saved && !r.changed
 	}
@@ -119,7 +133,6 @@ func (r *Region) Refresh(handles []driver.Handle) {
 		r.parts = append(r.parts, p)
 	}
 	for _, p := range known { // the device was synchronized before the handle was released
-		p.gone = true
 		_, size, _ := r.link.dev.Place(p.handle)
 		if p.host != nil {
 			p.host.idle, p.host.busy = true, size > 0 // then other processes have it
@@ -129,34 +142,27 @@ func (r *Region) Refresh(handles []driver.Handle) {
 	r.recount()
 }
 
-// Size returns what the region has, and how much of it is away or leaving.
-func (r *Region) Size() (all, away, leaving mem.Bytes) { return r.all, r.away, r.leaving }
-
 // Clean reports whether some of it would leave without a copy.
 func (r *Region) Clean() bool { return slices.ContainsFunc(r.parts, (*part).clean) }
 
-// clean reports whether it can leave, and its mirror has its contents.
-func (p *part) clean() bool { return p.saved && !p.away && !p.leaves }
+// clean reports whether it can leave, and its backup has its contents.
+func (p *part) clean() bool { return p.saved && p.state == here }
 
 // recount sums up what the parts have.
 func (r *Region) recount() {
-	r.all, r.away, r.leaving = 0, 0, 0
+	var sum [away + 1]mem.Bytes
 	for _, p := range r.parts {
-		r.all += p.size
-		switch {
-		case p.away:
-			r.away += p.size
-		case p.leaves:
-			r.leaving += p.size
-		}
+		sum[p.state] += p.size
 	}
+	r.Leaving, r.Away = sum[leaving], sum[away]
+	r.All = sum[here] + r.Leaving + r.Away
 }
 
 // Open says that work on a stream uses the region from now on; the stream waits for the copies
 // back. All of the region must have been fetched; else Open fails and changes nothing.
 func (r *Region) Open(stream mem.StreamID) error {
-	if all, away, _ := r.Size(); away > 0 {
-		return fmt.Errorf("%v of %v are away", away, all)
+	if r.Away > 0 {
+		return fmt.Errorf("%v of %v are away", r.Away, r.All)
 	}
 	if err := r.arrive(); err != nil {
 		return err
@@ -165,28 +171,29 @@ func (r *Region) Open(stream mem.StreamID) error {
 	if err := r.link.order(stream, r.arrived, r.used); err != nil {
 		return err
 	}
-	for i := range r.out { // it stays after all
-		for _, p := range r.out[i].parts {
-			p.leaves = false
-		}
-		r.link.forget(&r.out[i].passed)
+	for _, p := range r.parts { // it stays after all
+		p.state = here
 	}
-	r.out, r.open = nil, true
+	r.forgetBatches()
+	r.open = true
 	r.recount()
 	return nil
+}
+
+func (r *Region) forgetBatches() {
+	for i := range r.out {
+		r.link.forget(&r.out[i].passed)
+	}
+	r.out = nil
 }
 
 // Follow has a stream wait for the copies back.
 func (r *Region) Follow(stream mem.StreamID) error { return r.link.order(stream, r.arrived) }
 
-// Drop frees the mirror: the contents of what is away are lost. After an error some of the mirror
-// is left, and Drop may be called again.
+// Drop gives the backup up: the contents of what is away are lost.
 func (r *Region) Drop() error {
-	for i := range r.out {
-		r.link.forget(&r.out[i].passed)
-	}
+	r.forgetBatches()
 	r.link.forget(&r.used)
 	r.link.forget(&r.arrived)
-	r.out = nil
-	return r.mirror.free(r.link, func(*piece) bool { return true })
+	return r.give(func(*piece) bool { return true })
 }

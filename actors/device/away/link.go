@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"stalloc/actors/device"
+	"stalloc/actors/device/backup"
 	"stalloc/actors/device/sleeper"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -14,32 +15,35 @@ import (
 // Link is a device and its two copy streams, made with the first region.
 type Link struct {
 	dev       *sleeper.Device
-	move      device.Mover
+	host      *backup.Store
+	move      device.Mover // nil: there are no streams yet
 	out, back mem.StreamID
 	stale     []driver.Fence // nobody waits for them any more
 }
 
-// NewLink makes the streams. The error says that the device cannot copy beside the program.
-func NewLink(dev *sleeper.Device) (*Link, error) {
-	move, can := dev.Device.(device.Mover)
+// NewLink returns a link without streams.
+func NewLink(dev *sleeper.Device, host *backup.Store) *Link { return &Link{dev: dev, host: host} }
+
+// open makes the streams. The error says that the device cannot copy beside the program.
+func (l *Link) open() (err error) {
+	move, can := l.dev.Device.(device.Mover)
 	if !can {
-		return nil, fmt.Errorf("the contents of %s cannot be moved beside the program", dev.Name())
+		return fmt.Errorf("the contents of %s cannot be moved beside the program", l.dev.Name())
 	}
-	l := &Link{dev: dev, move: move}
-	var err error
 	if l.out, err = move.NewStream(); err != nil {
-		return nil, err
+		return err
 	}
 	if l.back, err = move.NewStream(); err != nil {
-		return nil, errors.Join(err, move.DropStream(l.out))
+		return errors.Join(err, move.DropStream(l.out))
 	}
-	return l, nil
+	l.move = move
+	return nil
 }
 
 // Close gives the streams back, once their copies have passed. Later copies are the default
 // stream's.
 func (l *Link) Close() error {
-	if l.out == 0 {
+	if l.move == nil || l.out == 0 {
 		return nil
 	}
 	err := errors.Join(l.dev.Sync(), l.move.DropStream(l.out), l.move.DropStream(l.back))
@@ -73,30 +77,15 @@ func (l *Link) forget(f *driver.Fence) {
 	})
 }
 
-// copyOut begins to copy a part to its mirror.
-func (l *Link) copyOut(p *part) error {
-	at, err := l.usable(p)
-	if err != nil {
-		return err
-	}
-	return l.move.CopyOut(p.host.memory, at, l.out)
-}
-
-// copyBack begins to copy a part from its mirror.
-func (l *Link) copyBack(p *part) error {
-	at, err := l.usable(p)
-	if err != nil {
-		return err
-	}
-	return l.move.CopyBack(at, p.host.memory, l.back)
-}
-
-// usable returns where a part can be copied: where calls of the driver have failed it may have
-// other places, too.
-func (l *Link) usable(p *part) (mem.Addr, error) {
+// copy begins to copy a part to its backup, or back, at a place that can be used: where calls of
+// the driver have failed it may have others, too.
+func (l *Link) copy(p *part, back bool) error {
 	at, usable := l.dev.Usable(p.handle)
-	if !usable {
-		return 0, fmt.Errorf("%v at %#x cannot be used", p.size, uint64(p.at))
+	switch {
+	case !usable:
+		return fmt.Errorf("%v at %#x cannot be used", p.size, uint64(p.at))
+	case back:
+		return l.move.CopyBack(at, p.host.Memory, l.back)
 	}
-	return at, nil
+	return l.move.CopyOut(p.host.Memory, at, l.out)
 }

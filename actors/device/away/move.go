@@ -27,7 +27,7 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 		return 0, nil
 	}
 	defer r.recount()
-	picked, err := r.mirror.take(r.link, r.pick(n, busy))
+	picked, err := r.backUp(r.pick(n, busy))
 	if len(picked) == 0 {
 		return 0, err
 	}
@@ -43,7 +43,7 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 		for len(picked) > 0 && size < batchSize {
 			p := picked[0]
 			if !p.saved {
-				if failed := r.link.copyOut(p); failed != nil {
+				if failed := r.link.copy(p, false); failed != nil {
 					err, picked = errors.Join(err, failed), nil
 					break
 				}
@@ -57,7 +57,7 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 			return sent, errors.Join(err, failed)
 		}
 		for _, p := range b.parts {
-			p.leaves, p.saved = true, true
+			p.state, p.saved = leaving, true
 		}
 		b.passed = passed
 		r.out = append(r.out, b)
@@ -66,12 +66,12 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 	return sent, err
 }
 
-// pick returns parts of at least n bytes that can leave, or all but busy ones. Those whose mirror
+// pick returns parts of at least n bytes that can leave, or all but busy ones. Those whose backup
 // has their contents come first.
 func (r *Region) pick(n mem.Bytes, busy []driver.Handle) (picked []*part) {
 	for _, clean := range []bool{true, false} {
 		for _, p := range r.parts {
-			free := !p.away && !p.leaves && !slices.Contains(busy, p.handle)
+			free := p.state == here && !slices.Contains(busy, p.handle)
 			if n > 0 && free && p.clean() == clean {
 				picked = append(picked, p)
 				n -= p.size
@@ -81,8 +81,8 @@ func (r *Region) pick(n mem.Bytes, busy []driver.Handle) (picked []*part) {
 	return picked
 }
 
-// Leaving reports whether copies out are under way.
-func (r *Region) Leaving() bool { return len(r.out) > 0 }
+// Copying reports whether copies out are under way.
+func (r *Region) Copying() bool { return len(r.out) > 0 }
 
 // Copied reports whether Settle has something to do: a copy out is over, or failed.
 func (r *Region) Copied() bool {
@@ -106,7 +106,7 @@ func (r *Region) Settle() (slept mem.Bytes, err error) {
 		b := r.out[0]
 		r.out = r.out[1:]
 		for _, p := range b.parts {
-			p.leaves = false
+			p.state = here
 			p.saved = p.saved && b.failed == nil
 		}
 		if b.failed != nil {
@@ -121,14 +121,15 @@ func (r *Region) Settle() (slept mem.Bytes, err error) {
 	return slept, nil
 }
 
-// sleep releases the memory of parts whose contents the mirror has.
+// sleep releases the memory of parts whose contents the backup has.
 func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
-	parts = slices.DeleteFunc(parts, func(p *part) bool { return p.gone })
+	gone := func(p *part) bool { return !slices.Contains(r.parts, p) } // no longer the region's
+	parts = slices.DeleteFunc(parts, gone)
 	asleep, err := r.link.dev.Sleep(handlesOf(parts))
 	for _, p := range parts {
 		// Even where the driver did not release the memory, it is unmapped.
 		if _, _, mapped := r.link.dev.Place(p.handle); asleep && mapped {
-			p.away = true
+			p.state = away
 			n += p.size
 		}
 	}
@@ -147,7 +148,7 @@ func handlesOf(parts []*part) (handles []driver.Handle) {
 // device has no more.
 func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
 	defer r.recount()
-	for fetched < n && err == nil {
+	for err == nil {
 		some, size := r.next(n - fetched)
 		if len(some) == 0 {
 			break
@@ -194,7 +195,7 @@ func (r *Region) Arrived() (bool, error) {
 // next returns parts of at most n bytes that come back together.
 func (r *Region) next(n mem.Bytes) (some []*part, size mem.Bytes) {
 	for _, p := range r.parts {
-		if p.away && size < batchSize && size+p.size <= n {
+		if p.state == away && size < batchSize && size+p.size <= n {
 			some = append(some, p)
 			size += p.size
 		}
@@ -209,7 +210,7 @@ func (r *Region) fetch(parts []*part) error {
 	}
 	r.copies = true
 	for _, p := range parts {
-		if err := r.link.copyBack(p); err != nil {
+		if err := r.link.copy(p, true); err != nil {
 			// Copies that have begun write to this memory: it sleeps again after them.
 			again := r.link.dev.Sync()
 			if again == nil {
@@ -219,7 +220,7 @@ func (r *Region) fetch(parts []*part) error {
 		}
 	}
 	for _, p := range parts {
-		p.away = false
+		p.state = here
 	}
 	return nil
 }
