@@ -43,7 +43,7 @@ func (d *Device) figures() explain.Figures {
 	s := d.Stats()
 	f := explain.Figures{
 		Device: d.dev.Name(), Reserved: s.Reserved, PeakReserved: s.PeakReserved, Allocated: s.Load,
-		Pending:    s.Pending,
+		Pending: s.Pending, Limit: s.Limit,
 		LateFences: s.Late, LargestGap: s.LargestFree, NoStitching: d.opts.GMLake == nil &&
 			d.opts.Range.Without.Has(without.Stitch),
 	}
@@ -69,7 +69,7 @@ func (d *Device) figures() explain.Figures {
 func (d *Device) addUsage(f *explain.Figures) {
 	var usage engine.Usage
 	if d.onPool(func(p *pool.Pool) error {
-		usage, f.Limit = p.Usage(), p.Limit()
+		usage = p.Usage()
 		return nil
 	}, nil) != nil {
 		return

@@ -28,14 +28,8 @@ type Native struct {
 func (d *Device) Stats() Stats {
 	s := Stats{Steps: d.counts.steps.Load(), Generation: d.counts.generation.Load(),
 		DroppedEvents: d.counts.dropped.Load()}
-	_ = d.onPool(func(p *pool.Pool) error {
-		p.Poll()
-		s.Stats, s.LargestFree = p.Stats(), p.LargestFree()
-		return nil
-	}, func(p *pool.Pool) error {
-		s.Stats = p.Stats()
-		return nil
-	})
+	stats := func(p *pool.Pool) error { s.Stats = p.Stats(); return nil }
+	_ = d.onPool(func(p *pool.Pool) error { p.Poll(); return stats(p) }, stats)
 	s.Hits, s.Misses = d.Served()
 	if d.shadow != nil {
 		s.Native = d.shadow.Estimate(s.Engine.PeakLoad)

@@ -87,8 +87,7 @@ func (s *supervisor) step() error {
 	var ended *step.Observed
 	var gone []mem.StreamID
 	err := d.onPool(func(p *pool.Pool) (err error) {
-		ended, err = p.EndStep()
-		gone = p.Forget(d.streams.Keep)
+		ended, gone, err = p.EndStep(d.streams.Keep)
 		return err
 	}, nothing)
 	var order []mem.StreamID

@@ -84,7 +84,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 				return fmt.Errorf("it stays away: %w", err)
 			}
 		}
-		defer func() { p.spanned(start, "region: opened", out) }()
+		defer func() { p.traced(start, "region: opened", "bytes", int64(out)) }()
 	}
 	if err := m.Open(stream); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 		free := max(p.MostHeld()-p.reserved(), 0)
 		sent = p.leave(m.need.Leaves(away, leaving, free, how.More), true, nil)
 	}
-	p.spanned(start, "region: closed", sent)
+	p.traced(start, "region: closed", "bytes", int64(sent))
 	return nil
 }
 

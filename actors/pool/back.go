@@ -34,7 +34,7 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 		var err error
 		p.aside(func() { got, err = m.Fetch(min(room, now)) })
 		p.time += time.Since(start)
-		p.spanned(start, "region: comes back", got)
+		p.traced(start, "region: comes back", "bytes", int64(got))
 		full = (full || errors.Is(err, driver.ErrOutOfMemory)) && !gave
 		n, now = n-got, now-got
 		switch {

@@ -31,9 +31,6 @@ func (p *Pool) SetLimit(n mem.Bytes) {
 	p.dropSpare()
 }
 
-// Limit returns what the program has set; 0: nothing.
-func (p *Pool) Limit() mem.Bytes { return p.limit }
-
 // mayHold returns how much may be held of the driver, 0: what it gives.
 func (p *Pool) mayHold() mem.Bytes {
 	if p.limit > 0 && (p.cap == 0 || p.limit < p.cap) {
@@ -57,5 +54,29 @@ func (p *Pool) applyLimit() {
 func (p *Pool) dropSpare() {
 	if err := p.dev.DropSpare(); err != nil {
 		p.sayAway("the driver has not taken memory back that nobody has", err)
+	}
+}
+
+// trimRegions gives back what is idle of regions, and of other private pools that no graph uses.
+func (p *Pool) trimRegions() (err error) {
+	if len(p.policy.Regions()) > 0 {
+		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: engine.Regions})
+	}
+	p.forgetMoved()
+	return err
+}
+
+// forgetMoved gives the backups of regions up that have no device memory any more.
+func (p *Pool) forgetMoved() {
+	held := p.policy.Regions()
+	err := p.backups.Give() // what could not be given back before
+	for _, m := range p.moved {
+		if !held[m.pool] && !p.sleeps(m.pool) {
+			err = errors.Join(err, m.Drop())
+			delete(p.moved, m.pool)
+		}
+	}
+	if err != nil {
+		p.sayAway("memory of the host was not given back", err)
 	}
 }

@@ -39,7 +39,7 @@ func (p *Pool) settleAll(but *moved) (slept mem.Bytes, leaving bool) {
 	if slept > 0 {
 		p.time += time.Since(start)
 		p.applyLimit()
-		p.spanned(start, "region: left", slept)
+		p.traced(start, "region: left", "bytes", int64(slept))
 	}
 	return slept, leaving
 }
@@ -154,7 +154,7 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	}
 	p.waited = true
 	start := time.Now()
-	defer func() { p.spanned(start, "region: a request waits", ev.Asked) }()
+	defer func() { p.traced(start, "region: a request waits", "bytes", int64(ev.Asked)) }()
 	idle := max(p.wanted()-p.policy.Stats().Load, 0)
 	if p.makeRoom(max(ev.Asked-idle, leastRoom), nil) {
 		ev.Means = p.meansRoom()

@@ -123,9 +123,7 @@ func (p *Pool) perform(ops []engine.Op) (int, error) {
 	}
 	if !start.IsZero() {
 		p.time += time.Since(start)
-		if p.Trace != nil {
-			p.tracedCalls(start, p.calls-calls)
-		}
+		p.traced(start, purpose(p.ops), "calls", int64(p.calls-calls))
 	}
 	return 0, nil
 }

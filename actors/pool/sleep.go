@@ -35,6 +35,22 @@ func (p *Pool) sleeps(pool uint64) bool {
 	return is
 }
 
+// Sleeps reports whether some, and whether all, of these private pools of regions sleep; with none
+// named of the default pool and all regions that may have memory.
+func (p *Pool) Sleeps(pools []uint64) (some, all bool) {
+	if len(pools) == 0 {
+		pools = append(slices.Collect(maps.Keys(p.asleep)), 0)
+		for n := range p.policy.Regions() {
+			if n >= engine.FirstRegion {
+				pools = append(pools, n)
+			}
+		}
+	}
+	some = slices.ContainsFunc(pools, p.sleeps)
+	all = !slices.ContainsFunc(pools, func(pool uint64) bool { return !p.sleeps(pool) })
+	return some, all
+}
+
 // AwaitUnpinned waits until the copies of what was resumed are given back, as far as they can be.
 func (p *Pool) AwaitUnpinned() { p.backups.Await() }
 

@@ -4,14 +4,18 @@ import (
 	"errors"
 	"time"
 
+	"stalloc/actors/step"
 	"stalloc/engine"
 	"stalloc/engine/order"
 	"stalloc/internal/mem"
+	"stalloc/live/perfetto"
+	"stalloc/stream/schedule"
 )
 
 // Stats is what the pool knows about physical memory.
 type Stats struct {
 	Reserved, PeakReserved mem.Bytes
+	Limit                  mem.Bytes // that the program has set; 0: none
 	Load                   mem.Bytes // in live blocks
 	Pending                mem.Bytes // freed, waiting for other streams
 	LargestFree            mem.Bytes // free range as it is mapped; 0 where the policy does not know
@@ -29,9 +33,13 @@ type Stats struct {
 
 // Stats returns the current counts.
 func (p *Pool) Stats() Stats {
+	largest := mem.Bytes(0)
+	if p.state < broken {
+		largest = p.policy.LargestFree()
+	}
 	s := p.policy.Stats()
 	return Stats{
-		Reserved: p.held(), PeakReserved: p.peak,
+		Reserved: p.held(), PeakReserved: p.peak, Limit: p.limit, LargestFree: largest,
 		Asleep: p.dev.Asleep(), Backup: p.backup(), Lent: p.lent(),
 		Load: s.Load - p.freedSince, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.Retries.Load(), Engine: s,
@@ -39,11 +47,29 @@ func (p *Pool) Stats() Stats {
 	}
 }
 
+// backup returns what is kept on the host: of what sleeps, of regions that were closed as long as
+// they have device memory, and what could not be given back there.
+func (p *Pool) backup() mem.Bytes {
+	n := p.backups.Stuck()
+	for _, x := range p.asleep {
+		n += x.Kept()
+	}
+	for _, m := range p.moved {
+		n += m.Backup()
+	}
+	return n
+}
+
+// lent returns what is away of closed regions that no pause has put to sleep.
+func (p *Pool) lent() (n mem.Bytes) {
+	for m := range p.lending(nil) {
+		n += m.Away
+	}
+	return n
+}
+
 // ResetPeak has PeakReserved start over from what is reserved now.
 func (p *Pool) ResetPeak() { p.peak = p.held() }
-
-// LargestFree returns the largest free range as it is mapped.
-func (p *Pool) LargestFree() mem.Bytes { return p.policy.LargestFree() }
 
 // Usage says what live blocks are.
 func (p *Pool) Usage() engine.Usage { return p.policy.Usage() }
@@ -51,5 +77,75 @@ func (p *Pool) Usage() engine.Usage { return p.policy.Usage() }
 // Check recounts the engine's state.
 func (p *Pool) Check() error { return errors.Join(p.policy.Check(), p.order.Check()) }
 
-// Forget drops the streams that hold nothing, but for those to keep, and returns them.
-func (p *Pool) Forget(keep func(mem.StreamID) bool) []mem.StreamID { return p.policy.Forget(keep) }
+// traced puts a stretch of time into the trace, if there is one: what for, a count of it, and what
+// is held after it.
+func (p *Pool) traced(start time.Time, name, unit string, n int64) {
+	if p.Trace == nil {
+		return
+	}
+	now := time.Now()
+	p.Trace.Span(start, now, p.Ordinal, name, perfetto.Args{unit: n})
+	p.Trace.Memory(now, p.Ordinal, p.policy.Stats().Load, p.reserved())
+}
+
+// purpose says what operations are for.
+func purpose(ops []engine.Op) string {
+	var has [engine.OpUnknown + 1]bool
+	for _, op := range ops {
+		has[op.Kind] = true
+	}
+	switch {
+	case has[engine.OpCreate]:
+		return "driver: take memory"
+	case has[engine.OpRelease]:
+		return "driver: give memory back"
+	case has[engine.OpMap]:
+		return "driver: stitch"
+	case has[engine.OpUnmap]:
+		return "driver: unmap"
+	case has[engine.OpSync]:
+		return "driver: wait for the device"
+	}
+	return "driver: fence"
+}
+
+// EndStep ends a step of the policy, and returns what the planner is to know of it; nil: nothing.
+// Streams that hold nothing are forgotten, but for those to keep.
+func (p *Pool) EndStep(
+	keep func(mem.StreamID) bool,
+) (ended *step.Observed, gone []mem.StreamID, err error) {
+	if !p.sleeps(0) { // else what a boundary would do to memory can wait
+		_, err = p.run(engine.Event{Kind: engine.EvBoundary})
+		ended = p.observed()
+	}
+	return ended, p.policy.Forget(keep), err
+}
+
+// observed takes what the log says of a step that has ended, and where its memory was then.
+func (p *Pool) observed() *step.Observed {
+	s := p.policy.Stats()
+	o := &step.Observed{
+		Streams: map[uint16]mem.StreamID{}, Gaps: map[step.Arena][]engine.Range{},
+		Memory: step.Memory{Load: s.Load, Asleep: p.dev.Asleep(), Reserved: p.reserved(),
+			Limit: p.limit},
+		Return: p.Host.Return,
+	}
+	o.Events, o.Lost = p.take()
+	for _, id := range p.policy.Streams() {
+		o.Streams[p.policy.Ordinal(id)] = id
+		for _, small := range []bool{false, true} {
+			key := step.Arena{Stream: id, Small: small}
+			p.policy.Gaps(id, small, func(r engine.Range) { o.Gaps[key] = append(o.Gaps[key], r) })
+		}
+	}
+	return o
+}
+
+func (p *Pool) take() (events []schedule.Event, lost uint64) {
+	events, lost = p.Host.Take()
+	p.taken += uint64(len(events)) + lost
+	return events, lost
+}
+
+// Logged returns how many requests and frees of the default pool there were so far.
+func (p *Pool) Logged() uint64 { return p.taken + uint64(p.Host.Logged()) }

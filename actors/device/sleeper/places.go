@@ -93,7 +93,6 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 	err := d.part(places)
 	for _, p := range places {
 		if !p.mapped {
-			d.apart--
 			delete(d.places, p.at)
 			p.of.places = slices.DeleteFunc(p.of.places, func(x *place) bool { return x == p })
 		}

@@ -74,7 +74,6 @@ func (d *Device) part(places []*place) error {
 		for _, p := range run {
 			p.mapped, p.usable = false, false
 		}
-		d.apart += len(run)
 		return nil
 	})
 }
@@ -91,7 +90,6 @@ func (d *Device) join(places []*place) error {
 			return err
 		}
 		p.mapped = true
-		d.apart--
 	}
 	return d.use(there)
 }

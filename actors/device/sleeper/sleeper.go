@@ -33,7 +33,6 @@ type Device struct {
 	handles map[driver.Handle]*handle
 	places  map[mem.Addr]*place // by where they begin
 	imports map[mem.Addr]mem.Bytes
-	apart   int       // places that are not mapped
 	asleep  mem.Bytes // of handles without memory
 	most    mem.Bytes // see Bound
 	spare   spare

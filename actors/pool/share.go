@@ -1,13 +1,46 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"stalloc/actors/device/sleeper"
 	"stalloc/engine"
 	"stalloc/internal/mem"
 )
+
+// Access rights belong to a mapping, and each device that uses it needs its own. One
+// process per GPU is the rule, and rights for devices that never look cost the driver
+// as much as those for the owner; so a device has peers only once the process opens
+// another one. Then what is mapped already gets its rights a second time.
+
+// sharing is what others use of the pool's memory.
+type sharing struct {
+	peers    []int                  // other devices of the process, which have all of it
+	exported map[mem.Addr]mem.Bytes // blocks that other processes can have
+}
+
+// Share gives another device access to all that is mapped and will be.
+func (p *Pool) Share(peer int) error {
+	if slices.Contains(p.peers, peer) {
+		return nil
+	}
+	peers := append(slices.Clone(p.peers), peer)
+	if err := p.dev.EnablePeers(peers...); err != nil {
+		return err
+	}
+	for at, size := range p.dev.Mapped() {
+		p.calls++
+		if err := p.dev.Access(at, size); err != nil {
+			// Later mappings must not fail for the peer's sake.
+			return errors.Join(err, p.dev.EnablePeers(p.peers...))
+		}
+	}
+	p.peers = peers
+	return nil
+}
 
 // Export: see actors.Device.Export.
 func (p *Pool) Export(addr mem.Addr) (offset mem.Bytes, handles []sleeper.Exported, err error) {
@@ -62,21 +95,17 @@ func (p *Pool) Awake() string {
 	if n, _ := p.dev.Size(private); n > 0 {
 		of = append(of, fmt.Sprintf("%v in private pools", n))
 	}
-	exported, imported := p.dev.Shared()
+	handles, imported := p.dev.Shared()
+	var blocks mem.Bytes
+	for _, size := range p.exported {
+		blocks += size
+	}
 	if n := len(p.exported); n > 0 {
 		of = append(of, fmt.Sprintf("%v of handles in which %v are blocks that other "+
-			"processes can have (%d)", exported, p.shared(), n))
+			"processes can have (%d)", handles, blocks, n))
 	}
 	if imported > 0 {
 		of = append(of, fmt.Sprintf("%v of other processes, mapped here and held there", imported))
 	}
 	return strings.Join(of, ", ")
-}
-
-// shared returns what is in blocks that other processes can have.
-func (p *Pool) shared() (sum mem.Bytes) {
-	for _, size := range p.exported {
-		sum += size
-	}
-	return sum
 }
