@@ -146,10 +146,10 @@ func TestAgainstBruteForce(t *testing.T) {
 		units := 3 + rng.IntN(8)
 		p := smallProblem(rng, 1+rng.IntN(5), units)
 		plan, best := solveBoth(t, p, units)
-		if plan.Fits() != (best.wait < impossible.wait) {
-			t.Fatalf("%+v: fits %v, best %+v", p, plan.Fits(), best)
+		if (plan.Over == 0) != (best.wait < impossible.wait) {
+			t.Fatalf("%+v: fits %v, best %+v", p, plan.Over == 0, best)
 		}
-		if !plan.Fits() {
+		if plan.Over > 0 {
 			continue
 		}
 		wait, more := int(plan.Wait/unit)-int(best.wait), int(plan.Left)-int(best.bytes)

@@ -60,47 +60,6 @@ type Plan struct {
 	Over  mem.Bytes // by how much it does not fit; then there are no moves
 }
 
-// Fits reports whether the limit is kept.
-func (p *Plan) Fits() bool { return p.Over == 0 }
-
-// Delay is how much later the program does what it does at a moment of its own time.
-func (p *Plan) Delay(at Nanos) Nanos {
-	d := Nanos(0)
-	for _, w := range p.Waits {
-		if w.At <= at {
-			d += w.For
-		}
-	}
-	return d
-}
-
-// Worst combines the load curves of several steps: at each moment the largest.
-func Worst(curves ...[]Load) []Load {
-	var times []Nanos
-	for _, c := range curves {
-		for _, l := range c {
-			times = append(times, l.From)
-		}
-	}
-	slices.Sort(times)
-	out, next := make([]Load, 0, len(times)), make([]int, len(curves))
-	for _, t := range slices.Compact(times) {
-		worst := mem.Bytes(0)
-		for i, c := range curves {
-			for next[i] < len(c) && c[next[i]].From <= t {
-				next[i]++
-			}
-			if next[i] > 0 {
-				worst = max(worst, c[next[i]-1].Bytes)
-			}
-		}
-		if len(out) == 0 || out[len(out)-1].Bytes != worst {
-			out = append(out, Load{t, worst})
-		}
-	}
-	return out
-}
-
 // What a problem may hold, so that no sum overflows.
 const (
 	mostBytes = mem.Bytes(1) << 60

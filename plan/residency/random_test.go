@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,14 +83,14 @@ func TestRandom(t *testing.T) {
 			t.Fatalf("round %d: %v\n%+v\n%+v", round, err, p, plan)
 		}
 		least, _ := Least(p)
-		if plan.Fits() != (least <= p.Limit) {
+		if (plan.Over == 0) != (least <= p.Limit) {
 			t.Fatalf("round %d: least %d, limit %d, %+v", round, least, p.Limit, plan)
 		}
 		if again, _ := Solve(p); !reflect.DeepEqual(plan, again) {
 			t.Fatalf("round %d: two plans of one problem", round)
 		}
 		switch {
-		case !plan.Fits():
+		case plan.Over > 0:
 			kinds["over"]++
 		case plan.Wait > 0:
 			kinds["waits"]++
@@ -119,16 +120,13 @@ func TestQuality(t *testing.T) {
 			p.Items[i].Size, p.Items[i].Parts = mem.Bytes(1+rng.IntN(20)), false
 		}
 		p.Handle, p.Link = 1, Link{100, 100}
-		a, err := Smallest(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Limit = (a.Free + a.Whole) / 2
+		least, free, whole := limits(p)
+		p.Limit = (free + whole) / 2
 		plan := solve(t, p)
 		if left += plan.Left; plan.Wait > 0 {
 			t.Errorf("%+v waits: %+v", p, plan)
 		}
-		p.Link, p.Limit = Link{8, 5}, (a.Least+a.Whole)/2
+		p.Link, p.Limit = Link{8, 5}, (least+whole)/2
 		plan = solve(t, p)
 		wait, slow = wait+plan.Wait, slow+plan.Left
 	}
@@ -136,6 +134,23 @@ func TestQuality(t *testing.T) {
 	if left > 10400 || wait > 915*unit {
 		t.Errorf("that is more than 10,293 bytes, or 911.5 s")
 	}
+}
+
+// limits returns the least limit that can be kept, one at which nothing has to be waited for, and
+// the one at which nothing has to leave.
+func limits(p *Problem) (least, free, whole mem.Bytes) {
+	g := newGrid(p)
+	c := newChooser(g)
+	least, free = g.least(), slices.Max(g.total)
+	whole = free
+	for low := least; free-low > 1; {
+		if g.limit = low + (free-low)/2; c.choose(orders[0]) {
+			free = g.limit
+		} else {
+			low = g.limit
+		}
+	}
+	return least, free, whole
 }
 
 // solve returns a plan that is valid.

@@ -88,25 +88,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestDelay: what is needed at or after a wait is late by it.
-func TestDelay(t *testing.T) {
-	p := Plan{Waits: []Wait{{2, 5}, {4, 7}}}
-	for at, want := range []Nanos{0, 0, 5, 5, 12, 12} {
-		if got := p.Delay(Nanos(at)); got != want {
-			t.Errorf("at %d: %d, want %d", at, got, want)
-		}
-	}
-}
-
-// TestWorst: at each moment the highest of all curves.
-func TestWorst(t *testing.T) {
-	got := Worst(curve(1, 5, 2, 2), curve(3, 1, 2), []Load{{unit / 2, 4}, {2 * unit, 0}}, nil)
-	want := []Load{{0, 3}, {unit / 2, 4}, {unit, 5}, {2 * unit, 2}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
 // TestCheck: what is wrong is named.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
