@@ -10,10 +10,9 @@ import (
 // that into the books. Then proceed goes on:
 //
 //	phase        asks the driver to                  then, if all was done    or else
-//	grow         make and map new handles            retry                    ungrow
-//	ungrow       unmap what cannot be used           retry                    retry
+//	grow         make and map new handles            retry                    drop, or retry
 //	stitch       map handles under a view            grant                    drop, or retry
-//	drop         unmap idle views                    retry, or unmapPlaces    the same
+//	drop         unmap views                         retry, or unmapPlaces    the same
 //	wait         wait for all its work               adopt, or drop           the same, without what
 //	                                                                          others may still use
 //	unmapPlaces  unmap free handles from an arena    retry, or release        the same
@@ -25,7 +24,6 @@ type phase uint8
 const (
 	phaseNone phase = iota
 	phaseGrow
-	phaseUngrow
 	phaseStitch
 	phaseDrop
 	phaseWait
@@ -109,8 +107,6 @@ func (e *Engine) commit(done int) phase {
 	switch was {
 	case phaseGrow:
 		e.grown(done)
-	case phaseUngrow:
-		e.ungrown(done)
 	case phaseStitch:
 		e.stitched(done)
 	case phaseDrop:

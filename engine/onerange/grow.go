@@ -140,38 +140,21 @@ func (e *Engine) addHandles() {
 	e.idx.Give(a.arena, a.at, at)
 }
 
-// ungrow unmaps what growth has mapped that the driver cut short: it may have no access.
+// ungrow unmaps what growth has mapped that the driver cut short: it may have no access. Its
+// addresses are a view that serves nobody, until they are unmapped.
 func (e *Engine) ungrow(out []engine.Op) []engine.Op {
 	if len(e.picks) == 0 {
 		return e.serve(out)
 	}
-	at := e.act.at
+	a, size := &e.act, e.units(e.picks)
+	x := e.newView(view{arena: a.arena, at: a.at, inArena: true, unmapFailed: true, size: size})
+	e.views[x].handles = append(e.views[x].handles, e.picks...)
 	for _, h := range e.picks {
-		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at),
-			Size: bytesOf(e.handles[h].size)})
-		at += e.handles[h].size
-	}
-	return e.await(phaseUngrow, out)
-}
-
-// ungrown keeps the handles, unmapped. What could not be unmapped is tried again, as
-// a view that serves nobody.
-func (e *Engine) ungrown(done int) {
-	a := &e.act
-	at := a.at + e.units(e.picks[:done])
-	e.unmapped = append(e.unmapped, e.picks...)
-	if done == len(e.picks) {
-		return
-	}
-	end := at + e.units(e.picks[done:])
-	for _, h := range e.picks[done:] {
 		e.handles[h].aliases++
 	}
-	e.takeVoid(end)
-	if at > a.at {
-		e.addVoid(a.arena, a.at, at)
-	}
-	x := e.newView(view{arena: a.arena, at: at, inArena: true, unmapFailed: true, size: end - at})
-	e.views[x].handles = append(e.views[x].handles, e.picks[done:]...)
-	e.stats.Mapped += int((end - at) / pageUnits)
+	e.takeVoid(a.at + size)
+	e.stats.Mapped += int(size / pageUnits)
+	e.unmapped = append(e.unmapped, e.picks...)
+	e.picks = append(e.picks[:0], x)
+	return e.unmapViews(out)
 }
