@@ -6,8 +6,8 @@ import (
 )
 
 // phase is what the driver is asked to do by the last batch. A batch that calls the driver ends
-// with OpResume; EvResume says that all of it was done, EvFailed how much, and commit enters just
-// that into the books. Then proceed goes on:
+// with OpResume; EvResume says that all of it was done, EvFailed how much, and just that is entered
+// into the books. Then:
 //
 //	phase        asks the driver to                  then, if all was done    or else
 //	grow         make and map new handles            retry                    drop, or retry
@@ -88,51 +88,24 @@ func (e *Engine) await(ph phase, out []engine.Op) []engine.Op {
 	return append(out, engine.Op{Kind: engine.OpResume, Req: e.act.req})
 }
 
+// answer enters the calls of the batch that were done into the books, and goes on.
 func (e *Engine) answer(ev engine.Event, out []engine.Op) []engine.Op {
 	a := &e.act
-	done := a.ops
+	was, done := a.phase, a.ops
+	a.phase = phaseNone
 	if ev.Kind == engine.EvFailed {
-		if done = ev.Failed; a.phase != phaseWait { // which says nothing of memory
+		if done = ev.Failed; was != phaseWait { // which says nothing of memory
 			a.code, a.reason = ev.Code, engine.RefusedDevice
 		}
 	}
-	return e.proceed(e.commit(done), done == a.ops, out)
-}
-
-// commit enters the first done calls of the batch into the books. It returns the
-// phase that was.
-func (e *Engine) commit(done int) phase {
-	was := e.act.phase
-	e.act.phase = phaseNone
+	all := done == a.ops
 	switch was {
 	case phaseGrow:
-		e.grown(done)
-	case phaseStitch:
-		e.stitched(done)
-	case phaseDrop:
-		e.dropped(done)
-	case phaseWait:
-		if e.act.synced = done == e.act.ops; e.act.synced {
-			e.passAll()
-		}
-	case phaseUnmapPlaces:
-		e.placesUnmapped(done)
-	case phaseRelease:
-		e.released(done)
-	}
-	return was
-}
-
-// proceed goes on after commit; all says that the whole batch was done.
-func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
-	a := &e.act
-	switch was {
-	case phaseGrow:
-		if !all {
+		if e.grown(done); !all {
 			return e.ungrow(out)
 		}
 	case phaseStitch:
-		if all {
+		if e.stitched(done); all {
 			return e.grantView(out)
 		}
 		a.viewFailed = true
@@ -142,21 +115,25 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 			e.picks = append(e.picks[:0], a.view)
 			return e.unmapViews(out)
 		}
+	case phaseDrop:
+		if e.dropped(done); a.trimming.active {
+			return e.unmapIdle(out)
+		}
 	case phaseWait:
+		if a.synced = all; all {
+			e.passAll()
+		}
 		if a.trimming.active {
 			return e.dropIdle(out)
 		}
 		return e.adopt(out)
-	case phaseDrop:
-		if a.trimming.active {
-			return e.unmapIdle(out)
-		}
 	case phaseUnmapPlaces:
-		if a.trimming.active {
+		if e.placesUnmapped(done); a.trimming.active {
 			return e.release(out)
 		}
 		a.createFailed = false
 	case phaseRelease:
+		e.released(done)
 		return e.trimEnded(out)
 	}
 	return e.serve(out)

@@ -93,7 +93,7 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 		n -= size
 	}
-	captured := e.heaps[heapAt(v.arena)].captured // a view that fails is unmapped
+	captured := e.isCaptured(v.arena) // a view that fails is unmapped
 	c.cost = swaps * costSwap
 	if more > 0 { // in handles as large as a new view's
 		c.cost += costMap * (1 + int(more*unit(len(e.picks))/a.n))

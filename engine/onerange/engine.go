@@ -59,7 +59,6 @@ func (c Config) withDefaults() Config {
 type heap struct {
 	heapKey
 	released   bool // stalloc_release_pool: its memory may serve anyone
-	captured   bool // graphs may remember its addresses
 	persistent bool // the stream is never destroyed
 }
 
@@ -128,7 +127,7 @@ type heapTable struct {
 	arenas     []arena
 	heaps      []heap
 	heapOfKey  map[heapKey]uint32
-	captured   map[uint64]bool // private pools
+	captured   map[uint64]bool // private pools of which graphs may remember the addresses
 	spareHeaps []uint32        // of streams and private pools that are gone
 	maybeEmpty []uint32        // heaps that had, or were to have, memory
 }
@@ -237,7 +236,7 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	case engine.EvRise:
 		return e.rise(ev, out)
 	case engine.EvCapture:
-		e.capture(ev.Pool)
+		e.captured[ev.Pool] = true
 		return out
 	}
 	return append(out, engine.Op{Kind: engine.OpUnknown})
@@ -259,8 +258,7 @@ func (e *Engine) heapOf(ev *engine.Event) uint32 {
 		e.heapOfKey[key] = h
 		e.idx.Assign(h, key.stream, key.pool)
 	}
-	e.heaps[h] = heap{heapKey: key, persistent: ev.Persistent,
-		captured: key.pool != 0 && e.captured[key.pool]}
+	e.heaps[h] = heap{heapKey: key, persistent: ev.Persistent}
 	return h
 }
 

@@ -65,7 +65,7 @@ func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 		v := &e.views[k.view]
 		e.clean(k.view)
 		v.dirty = true
-		if e.heaps[heapAt(v.arena)].captured { // its addresses are never mapped anew
+		if e.isCaptured(v.arena) { // its addresses are never mapped anew
 			return out
 		}
 		v.fence = e.newFence(waiter{view: k.view})
@@ -81,46 +81,39 @@ func (e *Engine) newFence(of waiter) uint64 {
 	return e.fences
 }
 
-// fence completes one fence, and the free of its block if it was the last.
 func (e *Engine) fence(ev engine.Event, out []engine.Op) []engine.Op {
-	of, ok := e.fenceOf[uint64(ev.Fence)]
-	if !ok {
+	if _, ok := e.fenceOf[uint64(ev.Fence)]; !ok {
 		return append(out, engine.Op{Kind: engine.OpUnknown, Fence: ev.Fence})
 	}
-	if of.view != 0 {
-		e.clean(of.view)
-		return out
-	}
-	if of.lent != nil {
-		e.lendDone(uint64(ev.Fence))
-		return out
-	}
-	e.pass(of.at, uint64(ev.Fence))
+	e.pass(uint64(ev.Fence))
 	return out
 }
 
-func (e *Engine) pass(at unit, fence uint64) {
+// pass completes a fence, and the free of its block if it was the last.
+func (e *Engine) pass(fence uint64) {
+	of := e.fenceOf[fence]
 	delete(e.fenceOf, fence)
-	k := e.kept[at]
-	if k.fences--; k.fences == 0 {
-		b, _ := e.idx.Block(at)
-		e.dropBlock(b)
+	switch {
+	case of.view != 0:
+		e.clean(of.view)
+	case of.lent != nil:
+		e.lentPending -= e.units(of.lent)
+		e.unmapped = append(e.unmapped, of.lent...)
+	default:
+		k := e.kept[of.at]
+		if k.fences--; k.fences == 0 {
+			b, _ := e.idx.Block(of.at)
+			e.dropBlock(b)
+		}
 	}
 }
 
 // passAll completes every fence: the device has been waited for.
 func (e *Engine) passAll() {
-	for x := 1; x < len(e.views); x++ {
-		if v := &e.views[x]; v.arena != 0 && v.block == 0 && v.dirty {
-			e.clean(uint32(x))
-		}
-	}
 	for _, fence := range slices.Sorted(maps.Keys(e.fenceOf)) {
-		switch of := e.fenceOf[fence]; {
-		case of.lent != nil:
-			e.lendDone(fence)
-		case of.view == 0:
-			e.pass(of.at, fence)
-		}
+		e.pass(fence)
+	}
+	for x := range e.views { // those of graphs have no fences
+		e.views[x].dirty = false
 	}
 }

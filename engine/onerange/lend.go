@@ -75,11 +75,7 @@ func (e *Engine) lendFrom(
 	}
 	slices.SortFunc(e.picks,
 		func(a, b uint32) int { return cmp.Compare(e.handles[b].at, e.handles[a].at) })
-	n := 0
-	for ; n < len(e.picks) && want > 0; n++ {
-		want -= e.handles[e.picks[n]].size
-	}
-	e.picks = e.picks[:n]
+	want = e.cutPicks(want)
 	if len(e.picks) == 0 {
 		return want, out
 	}
@@ -110,13 +106,6 @@ func (e *Engine) leave() {
 		e.lentPending += x.size
 		e.stats.Lent++
 	}
-}
-
-func (e *Engine) lendDone(fence uint64) {
-	handles := e.fenceOf[fence].lent
-	delete(e.fenceOf, fence)
-	e.lentPending -= e.units(handles)
-	e.unmapped = append(e.unmapped, handles...)
 }
 
 // takeBack gives the request's arena the unmapped handles that have a place there.

@@ -1,6 +1,10 @@
 package onerange
 
-import "stalloc/engine"
+import (
+	"slices"
+
+	"stalloc/engine"
+)
 
 // donor reports whether handles of an arena may serve the request at hand, in another one,
 // once the device has been waited for. Private pools keep what they have: a graph that will be
@@ -11,24 +15,23 @@ func (e *Engine) donor(s uint32) bool {
 
 func (h *heap) reclaimable() bool { return h.pool == 0 || h.released }
 
-// capture notes that a graph may remember the addresses of a private pool: behind each stays the
-// memory that is there now.
-func (e *Engine) capture(pool uint64) {
-	e.captured[pool] = true
-	for h := range e.heaps {
-		if c := &e.heaps[h]; c.pool == pool {
-			c.captured = true
-		}
-	}
+// trimmedBy reports whether a trim of a pool may take what a heap has.
+func (e *Engine) trimmedBy(h *heap, pool uint64) bool {
+	return h.pool == pool || h.released && (pool == 0 || pool == engine.Released) ||
+		e.isUncaptured(h) && pool == engine.Regions
 }
 
-func (h *heap) trimmedBy(pool uint64) bool {
-	return h.pool == pool || h.released && (pool == 0 || pool == engine.Released) ||
-		h.isUncaptured() && pool == engine.Regions
+// isCaptured reports whether graphs may remember the addresses of an arena: behind each stays the
+// memory that is there.
+func (e *Engine) isCaptured(s uint32) bool {
+	pool := e.heaps[heapAt(s)].pool
+	return pool != 0 && e.captured[pool]
 }
 
 // isUncaptured reports whether the heap is of a private pool, and no graph remembers its addresses.
-func (h *heap) isUncaptured() bool { return h.pool != 0 && h.pool != retired && !h.captured }
+func (e *Engine) isUncaptured(h *heap) bool {
+	return h.pool != 0 && h.pool != retired && !e.captured[h.pool]
+}
 
 // wait waits for the device, once: then wholly free handles of other arenas can serve, and
 // what waits for fences is free.
@@ -59,19 +62,12 @@ func (e *Engine) adopt(out []engine.Op) []engine.Op {
 	a := &e.act
 	a.viewFailed = false
 	e.picks = e.picks[:0]
-	lack := a.n - e.freeHandles(a.arena)
 	for s := range e.allArenas() {
-		if !a.synced || !e.donor(s) {
-			continue
-		}
-		for h := range e.whole(s) {
-			if lack <= 0 {
-				break
-			}
-			e.picks = append(e.picks, h)
-			lack -= e.handles[h].size
+		if a.synced && e.donor(s) {
+			e.picks = slices.AppendSeq(e.picks, e.whole(s))
 		}
 	}
+	e.cutPicks(a.n - e.freeHandles(a.arena))
 	if len(e.picks) == 0 {
 		return e.serve(out)
 	}

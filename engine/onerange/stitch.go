@@ -32,9 +32,7 @@ func (e *Engine) pickFree(n unit) bool {
 			e.picks = append(e.picks, h)
 		}
 	}
-	slices.SortStableFunc(e.picks, func(a, b uint32) int {
-		return cmp.Compare(e.handles[b].size, e.handles[a].size)
-	})
+	e.sortPicks()
 	picked, spare := 0, uint32(0)
 	for _, h := range e.picks {
 		if size := e.handles[h].size; size <= n {
@@ -49,6 +47,24 @@ func (e *Engine) pickFree(n unit) bool {
 		e.picks, n = append(e.picks, spare), 0
 	}
 	return n <= 0
+}
+
+// sortPicks brings the largest of the picked handles to the front.
+func (e *Engine) sortPicks() {
+	slices.SortStableFunc(e.picks, func(a, b uint32) int {
+		return cmp.Compare(e.handles[b].size, e.handles[a].size)
+	})
+}
+
+// cutPicks keeps of the picked handles as many, from the first on, as have n units together. It
+// returns how many units those fall short; below 0: there are more.
+func (e *Engine) cutPicks(n unit) (lack unit) {
+	k := 0
+	for ; k < len(e.picks) && n > 0; k++ {
+		n -= e.handles[e.picks[k]].size
+	}
+	e.picks = e.picks[:k]
+	return n
 }
 
 func (e *Engine) units(handles []uint32) (n unit) {
@@ -120,16 +136,10 @@ func (e *Engine) pickUnder(c *candidate) bool {
 
 func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 	for _, s := range e.swaps {
-		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(s.at),
-			Size: bytesOf(e.handles[s.handle].size)})
-	}
-	for _, s := range e.swaps {
-		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(s.at),
-			Size: bytesOf(e.handles[s.handle].size), Handle: engine.Index(s.handle)})
-	}
-	for _, s := range e.swaps {
-		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(s.at),
-			Size: bytesOf(e.handles[s.handle].size)})
+		at, size := e.addr(s.at), bytesOf(e.handles[s.handle].size)
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: at, Size: size},
+			engine.Op{Kind: engine.OpMap, Addr: at, Size: size, Handle: engine.Index(s.handle)},
+			engine.Op{Kind: engine.OpAccess, Addr: at, Size: size})
 	}
 	v := &e.views[e.act.view]
 	if e.act.at = v.at + v.size; len(e.picks) > 0 {
@@ -158,27 +168,23 @@ func (e *Engine) pickSwaps(v *view) bool {
 func (e *Engine) stitched(done int) {
 	a := &e.act
 	v := &e.views[a.view]
-	k := len(e.swaps)
-	for i, s := range e.swaps {
-		if i < done {
-			if k+i < done {
-				e.handles[v.handles[s.pos]].aliases--
-				e.handles[s.handle].aliases++
-				e.stats.Maps++
-				v.handles[s.pos] = s.handle
-			} else {
-				v.holes = append(v.holes, s.pos)
-			}
-		}
-	}
-	for i, h := range e.picks {
-		size := e.handles[h].size
-		if 3*k+i < done {
-			e.handles[h].aliases++
+	for _, s := range e.swaps {
+		if done > 1 {
+			e.handles[v.handles[s.pos]].aliases--
+			e.handles[s.handle].aliases++
 			e.stats.Maps++
-			e.stats.Mapped += int(size / pageUnits)
-			v.handles = append(v.handles, h)
-			v.size += size
+			v.handles[s.pos] = s.handle
+		} else if done > 0 {
+			v.holes = append(v.holes, s.pos)
 		}
+		done -= 3
+	}
+	for _, h := range e.picks[:min(max(done, 0), len(e.picks))] {
+		size := e.handles[h].size
+		e.handles[h].aliases++
+		e.stats.Maps++
+		e.stats.Mapped += int(size / pageUnits)
+		v.handles = append(v.handles, h)
+		v.size += size
 	}
 }

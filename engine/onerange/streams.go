@@ -33,7 +33,7 @@ func (e *Engine) Streams() (ids []mem.StreamID) {
 func (e *Engine) Regions() map[uint64]bool {
 	all := map[uint64]bool{}
 	for h := range e.heaps {
-		if c := &e.heaps[h]; c.isUncaptured() {
+		if c := &e.heaps[h]; e.isUncaptured(c) {
 			all[c.pool] = true
 		}
 	}

@@ -1,7 +1,6 @@
 package onerange
 
 import (
-	"cmp"
 	"slices"
 
 	"stalloc/engine"
@@ -22,11 +21,11 @@ func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 	e.act.synced = false
 	for h := 1; h < len(e.heaps); h++ {
 		c := &e.heaps[h]
-		if !c.trimmedBy(pool) {
+		if !e.trimmedBy(c, pool) {
 			continue
 		}
 		if pool != 0 && pool < engine.FirstRegion {
-			c.released, c.captured = true, false
+			c.released = true
 		}
 		l, s := large(uint32(h)), small(uint32(h))
 		idle = idle || e.idx.Room(l).Free+e.idx.Room(s).Free >= pageUnits || e.hasIdleView(l)
@@ -43,8 +42,7 @@ func (e *Engine) hasIdleView(s uint32) bool {
 
 // trimmed reports whether the trim may take what an arena has.
 func (e *Engine) trimmed(s uint32) bool {
-	h := &e.heaps[heapAt(s)]
-	return s != 0 && e.act.synced && h.trimmedBy(e.act.pool)
+	return s != 0 && e.act.synced && e.trimmedBy(&e.heaps[heapAt(s)], e.act.pool)
 }
 
 // dropIdle unmaps the idle views of a trim, and those that serve nobody, whose handles may be the
@@ -114,27 +112,14 @@ func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 			}
 		}
 	}
-	e.keepRest()
+	if enough := e.act.enough; enough > 0 {
+		e.sortPicks()
+		e.cutPicks(enough - e.units(e.unmapped))
+	}
 	if len(e.picks) == 0 {
 		return e.release(out)
 	}
 	return e.unmapPlaces(out)
-}
-
-// keepRest leaves so many of the picks, the largest, as the trim is to give back.
-func (e *Engine) keepRest() {
-	lack := e.act.enough
-	if lack == 0 {
-		return
-	}
-	slices.SortStableFunc(e.picks,
-		func(a, b uint32) int { return cmp.Compare(e.handles[b].size, e.handles[a].size) })
-	lack -= e.units(e.unmapped)
-	n := 0
-	for ; n < len(e.picks) && lack > 0; n++ {
-		lack -= e.handles[e.picks[n]].size
-	}
-	e.picks = e.picks[:n]
 }
 
 func (e *Engine) release(out []engine.Op) []engine.Op {
@@ -161,7 +146,7 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 		return e.serve(out)
 	}
 	for h := 1; h < len(e.heaps); h++ {
-		if c := &e.heaps[h]; (c.released || c.isUncaptured() && c.trimmedBy(a.pool)) &&
+		if c := &e.heaps[h]; (c.released || e.isUncaptured(c) && e.trimmedBy(c, a.pool)) &&
 			e.empty(uint32(h)) {
 			e.retire(uint32(h))
 		}
@@ -184,7 +169,7 @@ func (e *Engine) empty(h uint32) bool {
 func (e *Engine) Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID) {
 	e.maybeEmpty = slices.DeleteFunc(e.maybeEmpty, func(h uint32) bool {
 		c := &e.heaps[h]
-		if c.isUncaptured() && e.empty(h) {
+		if e.isUncaptured(c) && e.empty(h) {
 			e.retire(h)
 			return true
 		}
