@@ -12,7 +12,7 @@
 // # One step followed all the way
 //
 // The observer of a step makes a Buffer of each request: the block's lifetime and size.
-// descent.Around places them in the gaps that other blocks leave. The offsets are only suggestions:
+// descent.Place places them in the gaps that other blocks leave. The offsets are only suggestions:
 // a block is put at its planned offset if all bytes there are free, so a wrong plan costs a good
 // place and nothing else. A Plan is what is saved for a later run: the steps that repeated, with
 // the lifetimes of their blocks. That run places them again, around its own memory. Encode and

@@ -121,7 +121,7 @@ func (s *Step) validate() error {
 }
 
 // Placed returns offsets for the requests, as low as may be, in an arena of their own.
-func (s *Step) Placed() descent.Solution { return descent.Around(s.Buffers(s.End()), nil, 0) }
+func (s *Step) Placed() descent.Solution { return descent.Place(s.Buffers(s.End()), nil, 0) }
 
 // Kept returns the step as it is kept: its ticks are numbered without gaps, and where its blocks
 // lay is forgotten.

@@ -71,18 +71,13 @@ func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
 
 // solve places the requests in the gaps, from the first one's beginning on; nil: they do not fit.
 func solve(a *step.ArenaStep, base mem.Addr) []schedule.Entry {
-	var fixed []descent.Fixed
 	first, last := a.Gaps[0], a.Gaps[len(a.Gaps)-1]
-	for i, g := range a.Gaps[1:] {
-		before := a.Gaps[i]
-		fixed = append(fixed, descent.Fixed{
-			From:  mem.Offset(before.Addr - first.Addr + mem.Addr(before.Size)),
-			To:    mem.Offset(g.Addr - first.Addr),
-			Until: a.End,
-		})
+	gaps := make([]descent.Gap, len(a.Gaps))
+	for i, g := range a.Gaps {
+		gaps[i] = descent.Gap{From: mem.Offset(g.Addr - first.Addr), Size: g.Size}
 	}
 	goal := mem.Bytes(last.Addr-first.Addr) + last.Size
-	x := descent.Around(a.Buffers(a.End), fixed, goal)
+	x := descent.Place(a.Buffers(a.End), gaps, goal)
 	if x.Makespan > goal {
 		return nil
 	}

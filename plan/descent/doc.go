@@ -20,11 +20,11 @@
 //
 // # How offsets are found
 //
-// Time is compressed to the ticks that matter. The gaps between what is fixed are filled one after
-// the other, the largest first, each from the bottom up: on the lowest place the box of best rank
-// that lives within it (skyline.go, tree.go). Ranks come from one of five priorities after another,
-// until a placement is as low as the goal, which is the first on most recorded steps. Searched
-// priorities, first fit and exact search solve hard puzzles better: package solve has them.
+// Time is compressed to the ticks that matter. The gaps are filled one after the other, the largest
+// first, each from the bottom up: on the lowest place the box of best rank that lives within it
+// (skyline.go, tree.go). Ranks come from one of five priorities after another, until a placement is
+// as low as the goal, which is the first on most recorded steps. Searched priorities, first fit and
+// exact search solve hard puzzles better: package solve has them.
 // Training steps are none: of the recordings one, a virtual pipeline, is planned lower by first
 // fit, and its replay is no better for it.
 //

@@ -18,11 +18,10 @@ type Buffer struct {
 // Empty reports whether the buffer takes no memory.
 func (b Buffer) Empty() bool { return b.Lower >= b.Upper || b.Size <= 0 }
 
-// Fixed is memory that buffers must keep away from: a block that lies at [From, To)
-// until a tick, from before the first buffer on.
-type Fixed struct {
-	From, To mem.Offset
-	Until    mem.Tick
+// Gap is free memory, for as long as any buffer lives.
+type Gap struct {
+	From mem.Offset
+	Size mem.Bytes
 }
 
 // Solution is a placement of every buffer of a problem.
@@ -34,7 +33,7 @@ type Solution struct {
 // LowerBound returns the peak load of b: the largest sum of sizes live at one
 // tick.
 func LowerBound(b []Buffer) mem.Bytes {
-	return mem.Bytes(Compress(b, nil).Bound)
+	return mem.Bytes(Compress(b).Bound)
 }
 
 // Boxes is buffers, here called boxes, on compressed time. Only the order of starts and
@@ -45,15 +44,13 @@ type Boxes struct {
 	IDs    []int32 // by box, in the order of their starts: the buffer it stands for
 	Lo, Hi []int32 // it lives in the ticks [Lo, Hi)
 	Size   []int64 // bytes
-	Until  []int32 // by fixed block
 	Ticks  int32
 	Load   []int64 // by tick, of the boxes
 	Bound  int64   // the largest load
-	Floor  []int64 // by tick, of the gap that is being filled; nil if flat
 }
 
-// Compress returns the buffers that take memory as boxes, around what is fixed.
-func Compress(b []Buffer, fixed []Fixed) *Boxes {
+// Compress returns the buffers that take memory as boxes.
+func Compress(b []Buffer) *Boxes {
 	p := &Boxes{IDs: make([]int32, 0, len(b))}
 	for i, x := range b {
 		if !x.Empty() {
@@ -64,7 +61,7 @@ func Compress(b []Buffer, fixed []Fixed) *Boxes {
 		return cmp.Or(cmp.Compare(b[x].Lower, b[y].Lower),
 			cmp.Compare(x, y))
 	})
-	p.compress(b, fixed)
+	p.compress(b)
 	p.Size = make([]int64, len(p.IDs))
 	for k, id := range p.IDs {
 		p.Size[k] = int64(b[id].Size)
@@ -84,26 +81,20 @@ func Compress(b []Buffer, fixed []Fixed) *Boxes {
 	return p
 }
 
-// compress numbers the ticks that matter, from the first start on, where all that is fixed is
-// there. A run of starts ends before one that comes with an end or behind it.
-func (p *Boxes) compress(b []Buffer, fixed []Fixed) {
+// compress numbers the ticks that matter. A run of starts ends before one that comes with an end
+// or behind it.
+func (p *Boxes) compress(b []Buffer) {
 	n := len(p.IDs)
 	starts := make([]mem.Tick, n)
 	for k, id := range p.IDs {
 		starts[k] = b[id].Lower
 	}
-	p.Lo, p.Hi, p.Until = make([]int32, n), make([]int32, n), make([]int32, len(fixed))
+	p.Lo, p.Hi = make([]int32, n), make([]int32, n)
 	ends := make([]bool, n+1) // in front of a start
-	before := func(from int, end mem.Tick) int32 {
-		i, _ := slices.BinarySearch(starts[from:], end)
-		ends[from+i] = true
-		return int32(from + i)
-	}
 	for k, id := range p.IDs {
-		p.Hi[k] = before(k, b[id].Upper)
-	}
-	for i, f := range fixed {
-		p.Until[i] = before(0, f.Until)
+		i, _ := slices.BinarySearch(starts[k:], b[id].Upper)
+		p.Hi[k] = int32(k + i)
+		ends[k+i] = true
 	}
 	tick := make([]int32, n+1) // behind so many starts
 	for k := range n {
@@ -115,8 +106,5 @@ func (p *Boxes) compress(b []Buffer, fixed []Fixed) {
 	}
 	for k := range p.Hi {
 		p.Hi[k] = tick[p.Hi[k]]
-	}
-	for i := range p.Until {
-		p.Until[i] = tick[p.Until[i]]
 	}
 }

@@ -39,7 +39,8 @@ func NewDescent(p *Boxes) *Descent { return &Descent{p: p, tree: newTree(p)} }
 // returns where the highest ends.
 func (d *Descent) Fill(order []int32, from, size int64, at []int64) (top int64) {
 	d.tree.refill(order)
-	d.reset()
+	d.sky, d.gone, d.heap = d.sky[:0], d.gone[:0], d.heap[:0]
+	d.insert(none, 0, d.p.Ticks, 0)
 	smallest := int64(1) << 62
 	for _, box := range order {
 		smallest = min(smallest, d.p.Size[box])
@@ -73,22 +74,6 @@ func (d *Descent) Fill(order []int32, from, size int64, at []int64) (top int64) 
 		}
 	}
 	return top
-}
-
-// reset makes the skyline the floor of the gap.
-func (d *Descent) reset() {
-	d.sky, d.gone, d.heap = d.sky[:0], d.gone[:0], d.heap[:0]
-	if d.p.Floor == nil {
-		d.insert(none, 0, d.p.Ticks, 0)
-		return
-	}
-	for t, height := range d.p.Floor {
-		if n := len(d.sky); n > 0 && d.sky[n-1].height == height {
-			d.sky[n-1].hi++
-		} else {
-			d.insert(int32(n)-1, int32(t), int32(t)+1, height)
-		}
-	}
 }
 
 // insert puts a segment behind another.

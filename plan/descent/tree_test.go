@@ -9,16 +9,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// randomProblem returns n boxes on a random floor, if floored.
-func randomProblem(rng *rand.Rand, n int, floored bool) *Boxes {
-	p := Compress(randomBuffers(rng, n, 2+rng.IntN(2*n), 9), nil)
-	if floored {
-		p.Floor = make([]int64, p.Ticks)
-		for t := range p.Floor {
-			p.Floor[t] = int64(rng.IntN(6)) * 512
-		}
-	}
-	return p
+func randomProblem(rng *rand.Rand, n int) *Boxes {
+	return Compress(randomBuffers(rng, n, 2+rng.IntN(2*n), 9))
 }
 
 func permutation(rng *rand.Rand, n int) []int32 {
@@ -33,7 +25,7 @@ func permutation(rng *rand.Rand, n int) []int32 {
 func TestTreeAgainstScan(t *testing.T) {
 	rng := newRand(t)
 	for n := 1; n < 300; n += 1 + n/4 {
-		p := randomProblem(rng, n, false)
+		p := randomProblem(rng, n)
 		tr := newTree(p)
 		for range 2 { // a tree serves many descents
 			order := permutation(rng, n)
@@ -74,7 +66,6 @@ func TestTreeAgainstScan(t *testing.T) {
 func naiveDescent(p *Boxes, order []int32) (offset []int64, top int64) {
 	const none = int32(-1)
 	height := make([]int64, p.Ticks)
-	copy(height, p.Floor)
 	offset = make([]int64, len(order))
 	placed := make([]bool, len(order))
 	for left := len(order); left > 0; {
@@ -123,8 +114,8 @@ func naiveDescent(p *Boxes, order []int32) (offset []int64, top int64) {
 func TestDescentAgainstNaive(t *testing.T) {
 	rng := newRand(t)
 	for n := 1; n < 100; n += 1 + n/6 {
-		for round := range 20 {
-			p := randomProblem(rng, n, round%2 == 1)
+		for range 20 {
+			p := randomProblem(rng, n)
 			order := permutation(rng, n)
 			d := NewDescent(p)
 			want, wantTop := naiveDescent(p, order)
@@ -156,7 +147,7 @@ func TestDescentAgainstNaive(t *testing.T) {
 
 func TestPeaksAgainstScan(t *testing.T) {
 	rng := newRand(t)
-	p := randomProblem(rng, 60, false)
+	p := randomProblem(rng, 60)
 	table := newPeaks(p)
 	for lo := range p.Ticks {
 		want := int64(0)
@@ -174,8 +165,7 @@ func TestProblem(t *testing.T) {
 	rng := newRand(t)
 	for n := 1; n < 60; n++ {
 		b := randomBuffers(rng, n, 3*n, 5)
-		fixed := randomFixed(rng, n, 3*n, 5)
-		p := Compress(b, fixed)
+		p := Compress(b)
 		if int(p.Ticks) > n {
 			t.Fatalf("%d ticks for %d buffers", p.Ticks, n)
 		}
@@ -196,12 +186,6 @@ func TestProblem(t *testing.T) {
 				}
 			}
 			bound = max(bound, load)
-			for j, f := range fixed {
-				if (p.Lo[box[i]] < p.Until[j]) != (b[i].Lower < f.Until) {
-					t.Fatalf("buffer %v begins before %v ends: %v", b[i], f,
-						p.Lo[box[i]] < p.Until[j])
-				}
-			}
 		}
 		if LowerBound(b) != bound {
 			t.Fatalf("bound %d, expected %d", LowerBound(b), bound)

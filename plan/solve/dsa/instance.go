@@ -84,7 +84,7 @@ func (in *Instance) Offsets(p *Problem, at []int64) []mem.Offset {
 func Compress(p *Problem) *Instance {
 	in := &Instance{}
 	if len(p.Gaps) == 0 {
-		in.Boxes = descent.Compress(p.Buffers, nil)
+		in.Boxes = descent.Compress(p.Buffers)
 	} else {
 		in.cut(p)
 	}
@@ -165,7 +165,7 @@ func (in *Instance) cut(p *Problem) {
 		}
 		add(i, at, b.Upper, 0, b.Size)
 	}
-	cut := descent.Compress(pieces, nil)
+	cut := descent.Compress(pieces)
 	of := make([][]Piece, len(p.Buffers))
 	for k, id := range cut.IDs { // in the order of their starts
 		x := parts[id]

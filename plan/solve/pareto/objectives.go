@@ -66,7 +66,7 @@ type evaluator struct {
 const mostMargin = 0.05
 
 func newEvaluator(p *dsa.Problem) *evaluator {
-	e := &evaluator{p: p, in: dsa.Compress(p), old: descent.Around(p.Buffers, nil, 0).Offsets}
+	e := &evaluator{p: p, in: dsa.Compress(p), old: descent.Place(p.Buffers, nil, 0).Offsets}
 	for i, b := range p.Buffers {
 		e.end = max(e.end, b.Upper)
 		e.total += float64(b.Size)
@@ -88,7 +88,7 @@ func (e *evaluator) place(g Genome) []mem.Offset {
 			}
 		}
 	}
-	boxes := descent.Compress(buffers, nil)
+	boxes := descent.Compress(buffers)
 	order := slices.Clone(descent.NewRanker(boxes).Rank(descent.Weights(g[:descent.Features])))
 	if stay := g[descent.Features]; stay != 0 {
 		key := make([]float64, len(order))
