@@ -92,7 +92,7 @@ int stalloc_malloc_at(void *ptr, size_t size, int device, void *stream, const ui
 	struct stalloc_stream *s = e ? stalloc_stream_of(device, stream) : NULL;
 	if (!s || !addr || !size)
 		return stalloc_fail(STALLOC_ERR_ARGUMENT, "no block can lie at %p", ptr);
-	struct stalloc_flight f = {.device = s->device};
+	struct stalloc_flight f = {0};
 	stalloc_drain_now(s->device); /* frees may be waiting */
 	if (!pool) stalloc_pool_enter(&f, s->device, stream);
 	int result = e->alloc(s, pool ? stalloc_pool_key(pool[0], pool[1]) : f.pool, size, &addr,

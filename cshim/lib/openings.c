@@ -81,10 +81,10 @@ bool stalloc_end_failed_captures(void) {
 		    !pthread_equal(o.thread, pthread_self()) ||
 		    stalloc_capturing(o.device, o.stream) != 0)
 			continue;
-		struct pool **at = stalloc_pool_find(o.device, o.id0, o.id1);
+		struct pool *p = *stalloc_pool_find(o.device, o.id0, o.id1);
 		close_opening(i);
-		if (*at) (*at)->failed++;
-		stalloc_pool_end_use(at);
+		if (p) p->failed++;
+		stalloc_pool_end_use(p);
 		any = true;
 	}
 	return any;
@@ -160,27 +160,31 @@ static bool look(struct opening *o, void *stream) {
 	return capturing;
 }
 
-static bool accepts(const struct std_function *f, void *stream) {
+/* An opening without ids is another allocator's. */
+static bool serves(const struct opening *o, int device, void *stream) {
+	const struct std_function *f = &o->accepts;
+	if (o->device != device || (!o->id0 && !o->id1)) return false;
 	return !f->manager || f->invoker(&f->functor, &stream);
 }
 
 /* The newest pool whose filter accepts the stream, or else the thread's region. */
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream) {
 	bool captured = false;
-	*f = (struct stalloc_flight){.device = device};
-	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0 && stalloc_region() == 0)) return;
+	uint64_t id0 = 0, id1 = 0;
+	*f = (struct stalloc_flight){.pool = stalloc_region()};
+	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0)) return;
 	{
 		HOLD_POOLS_LOCK;
-		for (int i = count - 1; i >= 0 && !f->pool; i--) {
-			struct opening *o = &open[i];
-			if (o->device != device->ordinal || !accepts(&o->accepts, stream)) continue;
-			const struct pool *p = *stalloc_pool_find(o->device, o->id0, o->id1);
-			f->pool = stalloc_pool_key(o->id0, o->id1);
-			captured = look(o, stream) && !(p && p->captured);
-			f->graph = captured || (p && p->captured);
-		}
-		if (!f->pool) f->pool = stalloc_region();
-		if (f->pool) stalloc_pool_fly(f);
+		int i = count - 1;
+		while (i >= 0 && !serves(&open[i], device->ordinal, stream)) i--;
+		if (i < 0) return;
+		struct opening *o = &open[i];
+		id0 = o->id0, id1 = o->id1;
+		f->pool = stalloc_pool_key(id0, id1);
+		if ((f->of = *stalloc_pool_find(o->device, id0, id1))) f->of->flights++;
+		bool known = f->of && f->of->captured;
+		captured = look(o, stream) && !known;
+		f->graph = captured || known;
 	}
-	if (captured) stalloc_pool_captured(device->ordinal, f->pool);
+	if (captured) stalloc_capture_pool(device->ordinal, id0, id1);
 }

@@ -5,7 +5,6 @@
 #include "pools.h"
 
 static struct pool *pools;
-static struct stalloc_flight *flights; /* requests of private pools in flight */
 static _Atomic bool unsettled[STALLOC_MAX_DEVICES]; /* a pool was released during a capture */
 pthread_mutex_t stalloc_pools_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -56,14 +55,21 @@ void stalloc_free_pool(int device, uint64_t pool) {
 	stalloc_drain_now(&stalloc_devices[device]);
 }
 
-void stalloc_pool_end_use(struct pool **at) {
-	struct pool *p = *at;
-	if (!p || --p->uses > 0) return;
-	for (struct stalloc_flight *f = flights; f; f = f->next)
-		if (f->device->ordinal == p->device && f->pool == p->key) f->released = true;
-	*at = p->next;
+/* A request in flight may bring the pool back: then it is freed again when the request is done. */
+static void free_if_unused(struct pool *p) {
+	if (p->uses > 0) return;
 	stalloc_free_pool(p->device, p->key);
+	p->captured = false;
+	p->failed = 0;
+	if (p->flights > 0) return;
+	*stalloc_pool_find(p->device, p->id0, p->id1) = p->next;
 	free(p);
+}
+
+void stalloc_pool_end_use(struct pool *p) {
+	if (!p || p->uses == 0) return;
+	p->uses--;
+	free_if_unused(p);
 }
 
 void stalloc_settle_pools(void) {
@@ -101,7 +107,7 @@ int stalloc_serves_pools(int device) {
 void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
 	if (!*stalloc_alive || !stalloc_is_device(device)) return;
 	HOLD_POOLS_LOCK;
-	stalloc_pool_end_use(stalloc_pool_find(device, id0, id1));
+	stalloc_pool_end_use(*stalloc_pool_find(device, id0, id1));
 }
 
 void stalloc_empty_pool(int device, uint64_t id0, uint64_t id1) {
@@ -111,33 +117,18 @@ void stalloc_empty_pool(int device, uint64_t id0, uint64_t id1) {
 	stalloc_drain_now(&stalloc_devices[device]);
 }
 
-void stalloc_pool_captured(int device, uint64_t pool) {
-	const struct stalloc_engine *e = stalloc_engine(device);
-	if (e) e->capture(device, pool);
-	HOLD_POOLS_LOCK;
-	for (struct pool *p = pools; p; p = p->next)
-		if (p->device == device && p->key == pool) p->captured = true;
-}
-
 void stalloc_capture_pool(int device, uint64_t id0, uint64_t id1) {
-	if (*stalloc_alive && stalloc_is_device(device))
-		stalloc_pool_captured(device, stalloc_pool_key(id0, id1));
-}
-
-void stalloc_pool_fly(struct stalloc_flight *f) {
-	f->next = flights;
-	flights = f;
-}
-
-/* A request that raced with stalloc_release_pool has revived the pool: release it again. */
-void stalloc_pool_leave(struct stalloc_flight *f) {
-	if (STALLOC_LIKELY(f->pool == 0)) return;
+	if (!*stalloc_alive || !stalloc_is_device(device)) return;
+	const struct stalloc_engine *e = stalloc_engine(device);
+	if (e) e->capture(device, stalloc_pool_key(id0, id1));
 	HOLD_POOLS_LOCK;
-	struct stalloc_flight **at = &flights;
-	while (*at != f) at = &(*at)->next;
-	*at = f->next;
-	bool again = f->released;
-	for (const struct pool *p = pools; p; p = p->next)
-		again = again && !(p->device == f->device->ordinal && p->key == f->pool);
-	if (again) stalloc_free_pool(f->device->ordinal, f->pool);
+	struct pool *p = *stalloc_pool_find(device, id0, id1);
+	if (p) p->captured = true;
+}
+
+void stalloc_pool_leave(struct stalloc_flight *f) {
+	if (STALLOC_LIKELY(!f->of)) return;
+	HOLD_POOLS_LOCK;
+	f->of->flights--;
+	free_if_unused(f->of);
 }

@@ -13,6 +13,7 @@ struct pool {
 	uint64_t id0, id1, key; /* the last is the engine's number */
 	int device;
 	unsigned uses;	 /* graphs, MemPools, and openings */
+	unsigned flights; /* requests: the last of them, or the last use, ends the record */
 	unsigned failed; /* captures whose use was ended here */
 	bool captured;	 /* a graph remembers its addresses, and the engine knows */
 };
@@ -26,8 +27,6 @@ static inline void stalloc_unlock_pools(pthread_mutex_t **m) { pthread_mutex_unl
 	pthread_mutex_lock(held_)
 
 uint64_t stalloc_pool_key(uint64_t id0, uint64_t id1);
-/* Tells the engine that graphs remember the addresses of a pool. Not locked. */
-void stalloc_pool_captured(int device, uint64_t pool);
 
 /* The following are called with the lock held. */
 
@@ -38,9 +37,7 @@ void stalloc_free_pool(int device, uint64_t pool);
 struct pool **stalloc_pool_find(int device, uint64_t id0, uint64_t id1);
 /* Adds a use of a pool; false: the host has no memory. */
 bool stalloc_pool_use(int device, uint64_t id0, uint64_t id1);
-/* Ends a use of a pool; of the last one, frees the pool. */
-void stalloc_pool_end_use(struct pool **at);
-/* A request of a pool is in flight from here on, until stalloc_pool_leave. */
-void stalloc_pool_fly(struct stalloc_flight *f);
+/* Ends a use of a pool, if there is one (NULL: there is no pool); of the last, frees the pool. */
+void stalloc_pool_end_use(struct pool *p);
 
 #endif

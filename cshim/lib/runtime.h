@@ -165,14 +165,12 @@ bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size);
 /* Whether a stream is being captured into a graph; negative: the driver cannot tell. */
 int stalloc_capturing(int device, void *stream);
 
-/* pools.c: a request in flight, from enter to leave, and the private pool that it belongs to; 0:
- * the default pool. */
+/* openings.c: a request in flight, from enter to leave, and the engine's number of the pool that it
+ * belongs to; 0: the default pool. */
 struct stalloc_flight {
-	struct stalloc_flight *next;
-	struct stalloc_device *device;
 	uint64_t pool;
-	bool released; /* the pool was, while the request was in flight */
-	bool graph;    /* graphs remember the addresses of the pool */
+	struct pool *of; /* a private one that something uses, or NULL */
+	bool graph;	 /* graphs remember the addresses of the pool */
 };
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream);
 void stalloc_pool_leave(struct stalloc_flight *f);
