@@ -32,7 +32,8 @@ SHIM_SRC := $(wildcard cshim/lib/*.c) cuda/driver.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/c/%.o)
 # The adapter is compiled where it is used, against the PyTorch there: its sources are
 # part of the package.
-ADAPTER_SRC := $(wildcard cshim/torch/*.cc cshim/torch/*.h cshim/torch/host/crt/*.h) cshim/stalloc.h
+PUBLIC      := $(wildcard cshim/*.h)
+ADAPTER_SRC := $(wildcard cshim/torch/*.cc cshim/torch/*.h cshim/torch/host/crt/*.h) $(PUBLIC)
 ADAPTER     := $(patsubst cshim/%,$(LIBDIR)/torch/%,$(ADAPTER_SRC:cshim/torch/%=cshim/%))
 FAKE_SRC := $(wildcard tests/fakecuda/*.c)
 FAKE_OBJ := $(FAKE_SRC:%.c=$(BUILD)/c/%.o)
@@ -73,10 +74,10 @@ cli: ## build bin/stalloc
 .PHONY: libs
 libs: $(SHIM) engine-lib $(ADAPTER) ## build the two libraries the Python package loads
 
-$(filter-out %/stalloc.h,$(ADAPTER)): $(LIBDIR)/torch/%: cshim/torch/%
+$(PUBLIC:cshim/%=$(LIBDIR)/torch/%): $(LIBDIR)/torch/%: cshim/%
 	@mkdir -p $(@D)
 	cp $< $@
-$(LIBDIR)/torch/stalloc.h: cshim/stalloc.h
+$(LIBDIR)/torch/%: cshim/torch/%
 	@mkdir -p $(@D)
 	cp $< $@
 
@@ -136,16 +137,16 @@ PREFIX ?= /usr/local
 
 # What is built already is not built again: installing may be another user's.
 .PHONY: install
-install: $(if $(and $(wildcard $(SHIM)),$(wildcard $(ENGINE)),$(wildcard $(BIN))),,build) ## header, libraries, pkg-config file and command, below PREFIX (and DESTDIR)
+install: $(if $(and $(wildcard $(SHIM)),$(wildcard $(ENGINE)),$(wildcard $(BIN))),,build) ## headers, libraries, pkg-config file and command, below PREFIX (and DESTDIR)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include lib/pkgconfig)
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/
-	install -m 644 cshim/stalloc.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(PUBLIC) $(DESTDIR)$(PREFIX)/include/
 	install -m 755 $(SHIM) $(ENGINE) $(DESTDIR)$(PREFIX)/lib/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' cshim/stalloc.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/stalloc.pc
 
 .PHONY: uninstall
 uninstall: ## take away what install has put there
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/stalloc include/stalloc.h lib/libstalloc.so lib/libstalloc_engine.so lib/pkgconfig/stalloc.pc)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/stalloc $(PUBLIC:cshim/%=include/%) lib/libstalloc.so lib/libstalloc_engine.so lib/pkgconfig/stalloc.pc)
 
 ##@ Check
 

@@ -3,14 +3,14 @@
  * A stream's memory is one contiguous address range. A request gets the smallest gap that fits;
  * if none fits, free physical memory is stitched together behind new addresses. stalloc also
  * watches the steps of a training run: once a step repeats, request for request, later ones are
- * served from a plan, in half the time and without driver calls. This header is the whole
- * interface of libstalloc.so, for PyTorch's pluggable allocator and for runtimes that embed it.
+ * served from a plan, in half the time and without driver calls. This header is the interface of
+ * libstalloc.so, for PyTorch's pluggable allocator and for runtimes that embed it; stalloc_torch.h
+ * has what PyTorch's adapter asks beside it, stalloc_solve.h plans without a GPU.
  *
- * Every function may be called from any thread, with or without a current CUDA context, and
- * takes no lock of the caller's language (never the GIL). Sizes are
- * bytes. `device` is a CUDA ordinal. `stream` is a CUstream, NULL for the
- * default stream. In a forked child allocation returns NULL and everything else
- * does nothing: CUDA does not survive a fork.
+ * Every function may be called from any thread, with or without a current CUDA context, and takes
+ * no lock of the caller's language (never the GIL). Sizes are bytes. `device` is a CUDA ordinal.
+ * `stream` is a CUstream, NULL for the default stream. In a forked child allocation returns NULL
+ * and everything else does nothing: CUDA does not survive a fork.
  *
  * A freed block may be reused at once by later requests on its own stream, and by no other
  * stream. So the caller frees a block only after submitting all work that uses it to that stream,
@@ -26,6 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stalloc_solve.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -36,20 +38,17 @@ extern "C" {
 /* Errors, negative. stalloc_last_error() has the text. */
 enum {
 	STALLOC_OK = 0,
-	STALLOC_ERR_CONF =
-		-1, /* an unknown key or wrong value in STALLOC_CONF: nothing is allocated */
+	STALLOC_ERR_CONF = -1,     /* a mistake in STALLOC_CONF: nothing is allocated */
 	STALLOC_ERR_ENGINE = -2,   /* the engine library cannot be used */
 	STALLOC_ERR_DRIVER = -3,   /* no CUDA driver, or a driver call failed */
 	STALLOC_ERR_MEMORY = -4,   /* the device has no memory left */
 	STALLOC_ERR_ARGUMENT = -5, /* a device out of range, an unknown address, ... */
-	STALLOC_ERR_PLAN = -6, /* there is no plan to save, or it cannot be written, read or used */
-	STALLOC_ERR_ASLEEP = -7 /* this memory sleeps: call stalloc_resume */
+	STALLOC_ERR_PLAN = -6,     /* no plan to save, or it cannot be written, read or used */
+	STALLOC_ERR_ASLEEP = -7    /* this memory sleeps: call stalloc_resume */
 };
 
-/* Reads STALLOC_CONF (comma-separated key:value) and prepares the fork guard.
- * Optional: the first allocation does it. The engine is opened by the first
- * allocation, never here. Returns STALLOC_OK or STALLOC_ERR_CONF: some setting is
- * wrong, and nothing is allocated in this process. */
+/* Reads STALLOC_CONF (comma-separated key:value) and prepares the fork guard. Optional: the first
+ * allocation does it, and opens the engine. Returns STALLOC_OK or STALLOC_ERR_CONF. */
 STALLOC_API int stalloc_init(void);
 
 /* Checks a text as a value of STALLOC_CONF, and changes nothing. Returns STALLOC_OK or
@@ -58,7 +57,6 @@ STALLOC_API int stalloc_check_conf(const char *conf);
 
 /* The text of this thread's last error, never NULL. */
 STALLOC_API const char *stalloc_last_error(void);
-
 /* "major.minor.patch". */
 STALLOC_API const char *stalloc_version(void);
 
@@ -77,9 +75,8 @@ STALLOC_API void stalloc_free(void *ptr, size_t size, int device, void *stream);
 /* Another stream uses the block: once freed, it is reused only after that stream's work. */
 STALLOC_API void stalloc_record_stream(void *ptr, void *stream);
 
-/* Says that the stream is never destroyed (true for the default stream, which needs no call, and
- * PyTorch's pool streams), so its free memory may be lent to other streams once its work is done.
- */
+/* Says that a stream is never destroyed, as PyTorch's pool streams are not, so its free memory may
+ * be lent to other streams once its work is done. The default stream needs no call. */
 STALLOC_API void stalloc_lasting_stream(int device, void *stream);
 
 /* The start of the block that contains ptr and, if size is not NULL, its size in bytes; NULL if no
@@ -97,40 +94,16 @@ STALLOC_API int stalloc_set_memory_fraction(double fraction, int device);
 /* PyTorch calls it with the number of devices. It does nothing. */
 STALLOC_API void stalloc_set_device_count(int count);
 
-/* Private pools (CUDA graphs, torch.cuda.MemPool). Between begin and end, requests on streams
- * that the filter accepts get memory that is shared with nothing outside
- * the pool; of nested pools the innermost that accepts a stream serves it. id0 and id1 are
- * PyTorch's MempoolId_t; filter points to a libstdc++ std::function<bool(cudaStream_t)>, NULL for
- * every stream. A release ends the use of the pool that one begin has begun, after its end: with
- * the last the pool's memory goes back. Once a request of a pool is made on a stream that is being
- * captured, the addresses of the pool and the memory there stay until then. */
+/* Private pools (CUDA graphs, torch.cuda.MemPool). Between begin and end, requests on streams that
+ * the filter accepts get memory that is shared with nothing outside the pool; of nested pools the
+ * innermost that accepts a stream serves it. id0 and id1 are PyTorch's MempoolId_t; filter points
+ * to a libstdc++ std::function<bool(cudaStream_t)>, NULL for every stream. A release ends the use
+ * of the pool that one begin has begun, after its end: with the last the pool's memory goes back.
+ * Once a request of a pool is made on a stream that is being captured, the addresses of the pool
+ * and the memory there stay until then. */
 STALLOC_API void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter);
 STALLOC_API void stalloc_end_pool(int device, uint64_t id0, uint64_t id1);
 STALLOC_API void stalloc_release_pool(int device, uint64_t id0, uint64_t id1);
-
-/* For PyTorch's adapter. What the pool that was begun last is for: a graph that is captured on a
- * stream (graph = 1), or a program's MemPool (0), beside which memory is managed as elsewhere. If
- * nobody says, a stream may be captured until the pool's end. If a capture fails,
- * PyTorch may neither end nor release its pool: both is done when the thread that began it begins
- * another pool, empties the cache, ends a step or is short of memory. */
-STALLOC_API void stalloc_pool_purpose(int device, uint64_t id0, uint64_t id1, void *stream,
-				      int graph);
-/* Adds a use of a pool, which a release ends; returns how many uses a pool has. */
-STALLOC_API void stalloc_retain_pool(int device, uint64_t id0, uint64_t id1);
-STALLOC_API int stalloc_pool_uses(int device, uint64_t id0, uint64_t id1);
-/* Gives back what is idle of a pool that no graph uses, and of others like it. */
-STALLOC_API void stalloc_empty_pool(int device, uint64_t id0, uint64_t id1);
-/* From now on the addresses of a pool and the memory there stay until it is released. */
-STALLOC_API void stalloc_capture_pool(int device, uint64_t id0, uint64_t id1);
-/* Allocates a block that lies at an address, where a block of the same pool and stream was: of a
- * pool of two ids, or (NULL) of the one that serves the stream now. Returns STALLOC_OK or an
- * error. */
-STALLOC_API int stalloc_malloc_at(void *ptr, size_t size, int device, void *stream,
-				  const uint64_t *pool);
-/* How many private pools are being allocated to where a stream may be captured into a graph. */
-STALLOC_API int stalloc_captures(int device);
-/* Whether private pools can be served: not by plain driver allocations, and not by GMLake. */
-STALLOC_API int stalloc_serves_pools(int device);
 
 /* A region: what this thread allocates between begin and end, outside of private pools, has memory
  * of its own, which can be paused separately. Regions of one name are one region on each device.
@@ -218,11 +191,8 @@ struct stalloc_stats {
 	uint64_t blocks, peak_blocks, blocks_total; /* live blocks, count */
 	uint64_t driver_calls, driver_ns;           /* made by the engine */
 	uint64_t ooms, retries;
-	uint64_t
-		lost_events; /* not observed: over 2^20 in a step, or steps too short to evaluate */
-	/* requests served by plain driver allocations since the engine could not: see
-	 * stalloc_explain */
-	uint64_t fallback;
+	uint64_t lost_events; /* not observed: over 2^20 in a step, or steps too short to see */
+	uint64_t fallback;    /* requests that plain driver allocations served, see explain */
 	/* What PyTorch's own allocator would have needed for the same requests, estimated by a
 	 * simulation: its peak reserved memory (0: unknown), the steps that were simulated, and 1
 	 * if the device would have been full after them. */
@@ -270,132 +240,11 @@ typedef void (*stalloc_tracker)(int device, void *at, size_t size, int change);
 /* Sets the callback for all later changes; NULL: none. */
 STALLOC_API void stalloc_set_tracker(stalloc_tracker tracker);
 
-/* A live block, for PyTorch's adapter; or a piece of a private pool's memory that is none. */
-enum { STALLOC_LIVE, STALLOC_PENDING, STALLOC_IDLE }; /* pending: other streams use it */
-struct stalloc_block {
-	void *ptr, *stream; /* stream is NULL where a plain driver allocation serves */
-	size_t asked;
-	int device, state;
-	uint64_t pool[2]; /* ids of the private pool; 0: none */
-};
-
-/* Finds the live block that begins at ptr. Returns STALLOC_OK, or an error if there is none. */
-STALLOC_API int stalloc_find(void *ptr, struct stalloc_block *out);
-
-/* Frees ptr as stalloc_free does; returns an error if it is not stalloc's. */
-STALLOC_API int stalloc_release(void *ptr);
-
-/* A quantity now and summed over the run; and the peak of its sum with other: what another
- * allocator (PyTorch's own, beside the adapter) holds at the same time. beside is other's name up
- * to 0.2. */
-struct stalloc_meter {
-	int64_t current, total, peak;
-	union {
-		int64_t other, beside;
-	};
-};
-enum {
-	STALLOC_POOL_ALL,
-	STALLOC_POOL_SMALL,
-	STALLOC_POOL_LARGE,
-	STALLOC_POOLS
-}; /* small: up to 1 MiB, rounded */
-enum { STALLOC_BLOCKS, STALLOC_ALLOCATED, STALLOC_REQUESTED, STALLOC_METERS };
-struct stalloc_meters {
-	struct stalloc_meter of[STALLOC_POOLS][STALLOC_METERS];
-};
-
-/* Copies the meters and at most n of the live blocks and of all pieces of private pools, all as of
- * one moment; returns how many there are. Under pool:gmlake no blocks are listed. */
-STALLOC_API size_t stalloc_snapshot(int device, struct stalloc_meters *out,
-				    struct stalloc_block *blocks, size_t n);
-
-/* Writes the ids of at most `room` private pools of a device, and how many bytes each holds;
- * returns how many there are. */
-STALLOC_API size_t stalloc_pools_held(int device, uint64_t (*pools)[3], size_t room);
-
-/* Sets what the other allocator holds now, and its peak so far; with reset all peaks start again.
- * While the other allocator holds memory, a new peak of stalloc's is entered only by this call;
- * stalloc_stale says whether one waits. stalloc_set_beside is its name up to 0.2. */
-STALLOC_API void stalloc_set_other(int device, const struct stalloc_meters *now, int reset);
-STALLOC_API void stalloc_set_beside(int device, const struct stalloc_meters *now, int reset);
-STALLOC_API int stalloc_stale(int device);
-
-/* Called instead of returning NULL when memory runs out. It may throw a C++
- * exception through stalloc_malloc (which is compiled to let it pass); if it
- * returns, stalloc_malloc returns NULL. */
+/* Called when memory runs out. It may throw a C++ exception through stalloc_malloc, which is
+ * compiled to let it pass; if it returns, stalloc_malloc returns NULL. */
 typedef void (*stalloc_thrower)(const char *function, const char *file, uint32_t line,
 				const char *message);
 STALLOC_API void stalloc_set_thrower(stalloc_thrower thrower);
-
-/* For `stalloc record`: allocates a block of so many bytes from another allocator and frees it,
- * every `micros` microseconds until *stop is not 0. Both functions return 0 on success, as
- * PyTorch's aoti_torch_cuda_caching_allocator_raw_alloc and _delete do. Returns STALLOC_OK, or
- * STALLOC_ERR_MEMORY once one of them fails. */
-typedef int (*stalloc_ask)(uint64_t bytes, void **block);
-typedef int (*stalloc_give_back)(void *block);
-STALLOC_API int stalloc_poll(stalloc_ask ask, stalloc_give_back give_back, uint64_t bytes,
-			     uint32_t micros, const int *stop);
-
-/* Static storage allocation: offsets for buffers of known sizes and lifetimes, so that no two that
- * are live at the same time share a byte. For compilers and other runtimes; needs no GPU, no
- * stalloc_init and nothing else of stalloc. It is exported by libstalloc_engine.so: link with
- * -lstalloc_engine. Only the order of times matters; all other numbers are in bytes or in any other
- * unit. */
-struct stalloc_gap { /* from lower to upper the buffer needs only bytes [from, to), maybe none */
-	int64_t buffer, lower, upper, from, to;
-};
-
-struct stalloc_problem { /* set all to 0 first */
-	size_t buffers;
-	const int64_t *lower, *upper, *size; /* by buffer: it lives in [lower, upper) */
-	const int64_t *alignment; /* by buffer: its offset is a multiple of it; NULL: of 1 */
-	const int64_t *pinned;	  /* by buffer: its offset, negative: any; NULL: any for all */
-	size_t gaps;
-	const struct stalloc_gap *gap;
-	int64_t capacity;   /* every buffer must end at or below it; 0: as low as possible */
-	const char *solver; /* a name that `stalloc plan --solver` takes; NULL: the default */
-	int64_t budget; /* units of work, some ten million a second; 0: the default, <= 1 min */
-	uint64_t seed;	/* the same problem, budget and seed give the same result everywhere */
-	const int64_t *warm; /* by buffer: a placement to start from; NULL: none */
-	/* If not NULL, called at least every 10^6 units with the top of the best placement so far,
-	 * the lower bound and the units spent. If it returns anything but 0, the search ends with
-	 * the best placement so far. It runs on the thread that called stalloc_solve, and must not
-	 * throw. */
-	int (*progress)(void *context, int64_t top, int64_t bound, int64_t units);
-	void *context;
-};
-
-struct stalloc_solution {
-	int64_t *offsets; /* of the caller, by buffer; set on STALLOC_OK */
-	int64_t top;      /* where the highest buffer ends */
-	int64_t bound;    /* no placement has a lower top */
-	int64_t units;    /* of work spent */
-	int optimal;      /* 1: proved, no placement has a lower top */
-	int fits;         /* 1: the top is within the capacity, or there is none */
-	int never;        /* 1: proved, no placement is within the capacity */
-	char *error; /* of the caller, NULL or room for a text of error_size bytes, with its NUL */
-	size_t error_size;
-};
-
-/* Returns STALLOC_OK, even if the capacity is not met; or STALLOC_ERR_ARGUMENT for an invalid
- * problem, with the reason in error. */
-STALLOC_API int stalloc_solve(struct stalloc_problem *problem, struct stalloc_solution *solution);
-
-/* Plans which idle memory leaves the device within a step, and when it comes back, so that the step
- * fits under a limit. It is exported by libstalloc_engine.so, like stalloc_solve, and needs no GPU.
- * Both texts are JSON; names, units and rules are those of Go's residency.Problem and
- * residency.Plan:
- *
- *	{"Limit": bytes, "Handle": least bytes that move, "Link": {"Out": bytes/s, "Back": bytes/s},
- *	 "Load": [{"From": ns, "Bytes": all else from then on}],
- *	 "Items": [{"Size": bytes, "Idle": ns, "Need": ns, "Parts": it may leave in parts}]}
- *	{"Moves": [{"Item", "Offset", "Size", "OutFrom", "OutUntil", "BackFrom", "BackUntil"}],
- *	 "Waits": [{"At", "For"}], "Wait", "Peak", "Left", "Over": bytes too many, nothing moves}
- *
- * Returns the plan's length without the final NUL, as snprintf does, or STALLOC_ERR_ARGUMENT with
- * the reason in plan. */
-STALLOC_API int stalloc_residency(const char *problem, char *plan, size_t length);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,7 @@
 
 #include "index.h"
 #include "lock.h"
-#include "../stalloc.h"
+#include "../stalloc_torch.h"
 
 #define STALLOC_MAX_DEVICES 64
 /* Between two boundaries: 16 MiB, of which only the used part is touched. */

@@ -2,7 +2,7 @@
  * when a block is requested. The loop is in C because one in Python would hold the GIL. */
 #include <time.h>
 
-#include "../stalloc.h"
+#include "../stalloc_torch.h"
 
 int stalloc_poll(stalloc_ask ask, stalloc_give_back give_back, uint64_t bytes, uint32_t micros,
 		 const int *stop)

@@ -6,7 +6,6 @@
 
 #include "../../cuda/driver.h"
 #include "../fast/shared.h"
-#include "../stalloc.h"
 
 #define STALLOC_LIKELY(x) __builtin_expect(!!(x), 1)
 #define STALLOC_UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../../tests/fakecuda/fakecuda.h"
-#include "../stalloc.h"
+#include "../stalloc_torch.h"
 
 typedef unsigned long long ull; /* as printf wants it */
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "stalloc.h"
+#include "stalloc_torch.h"
 
 namespace stalloc {
 

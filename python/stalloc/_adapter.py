@@ -27,6 +27,7 @@ from ._version import __version__
 SOURCES = (
     *("adapter.cc", "books.h", "delegate.h", "history.h", "imports.h", "ledger.h", "library.h"),
     *("mapped.h", "places.h", "pools.h", "recording.h", "requests.h", "segments.h", "stalloc.h"),
+    *("stalloc_solve.h", "stalloc_torch.h"),
 )
 OLDEST = (2, 6)
 _TEXT = 4096
