@@ -1,9 +1,7 @@
 package main
 
 /*
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "shared.h"
 */
 import "C"
 
@@ -29,25 +27,45 @@ func stalloc_engine_region(tag *C.char, private *C.uint64_t, text *C.char, n C.s
 	})
 }
 
-//export stalloc_engine_pause
-func stalloc_engine_pause(device C.int, tags **C.char, count C.size_t, keep C.bool, text *C.char,
+// stalloc_engine_sleep pauses or resumes regions, or all memory, of one device or of all in use.
+//
+//export stalloc_engine_sleep
+func stalloc_engine_sleep(device C.int, tags **C.char, count C.size_t, how C.int, text *C.char,
 	n C.size_t) C.int {
-	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error {
-		if d.err != nil {
+	var names []string
+	for _, tag := range unsafe.Slice(tags, int(count)) {
+		names = append(names, C.GoString(tag))
+	}
+	change := func(d *opened, pools []uint64) error {
+		switch {
+		case how == C.STALLOC_RESUME && d.err != nil:
+			return nil // nothing sleeps there
+		case how == C.STALLOC_RESUME:
+			return d.Resume(pools)
+		case d.err != nil:
 			return fmt.Errorf("plain driver allocations serve, which cannot sleep: %w", d.err)
 		}
-		return d.Pause(pools, bool(keep))
-	})
-}
-
-//export stalloc_engine_resume
-func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.char,
-	n C.size_t) C.int {
-	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error {
-		if d.err != nil {
-			return nil // nothing sleeps there
+		return d.Pause(pools, how == C.STALLOC_BACKUP_HOST)
+	}
+	return answer(text, n, func() error {
+		pools, err := region.Numbers(names)
+		if err != nil {
+			return err
 		}
-		return d.Resume(pools)
+		var all []outcome
+		for i := range process.Load().opened {
+			d := process.Load().opened[i].Load()
+			if d == nil || device >= 0 && int(device) != i ||
+				errors.Is(d.err, driver.ErrNoSuchDevice) {
+				continue
+			}
+			x := outcome{device: i, err: change(d, pools)}
+			if d.err == nil {
+				x.partly, x.asleep = d.Sleeps(pools)
+			}
+			all = append(all, x)
+		}
+		return told(all, device < 0)
 	})
 }
 
@@ -83,35 +101,6 @@ func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, roo
 		write(words.String(), pieces, room)
 	}
 	return C.int(words.Len())
-}
-
-// ofRegions calls what with the private pools of regions, for one device or for all in use.
-func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.size_t,
-	what func(*opened, []uint64) error) C.int {
-	var names []string
-	for _, tag := range unsafe.Slice(tags, int(count)) {
-		names = append(names, C.GoString(tag))
-	}
-	return answer(text, n, func() error {
-		pools, err := region.Numbers(names)
-		if err != nil {
-			return err
-		}
-		var all []outcome
-		for i := range process.Load().opened {
-			d := process.Load().opened[i].Load()
-			if d == nil || device >= 0 && int(device) != i ||
-				errors.Is(d.err, driver.ErrNoSuchDevice) {
-				continue
-			}
-			x := outcome{device: i, err: what(d, pools)}
-			if d.err == nil {
-				x.partly, x.asleep = d.Sleeps(pools)
-			}
-			all = append(all, x)
-		}
-		return told(all, device < 0)
-	})
 }
 
 // outcome is the result of a pause or resume on one device.

@@ -150,6 +150,10 @@ struct stalloc_host {
 	struct stalloc_device *devices;
 };
 
+/* What the engine does with memory that sleeps, beside stalloc_pause's backups; and with a region,
+ * beside ending its use, which is a sum of stalloc_end_awake's. */
+enum { STALLOC_RESUME = -1, STALLOC_BEGIN_AWAKE = -1, STALLOC_PREFETCH = -2 };
+
 /* What the engine answers to a free. */
 struct stalloc_freed {
 	uint64_t asked;

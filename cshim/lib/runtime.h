@@ -95,15 +95,10 @@ const char *stalloc_conf_text(void);
 	X(int, trim, (int device, uint64_t pool))                                          \
 	X(int, capture, (int device, uint64_t pool))                                       \
 	X(int, region, (const char *tag, uint64_t *pool, char *err, size_t n))             \
-	X(int, pause, (int device, const char *const *tags, size_t count, bool keep,       \
+	X(int, sleep, (int device, const char *const *tags, size_t count, int how,         \
 		       char *err, size_t n))                                               \
-	X(int, resume, (int device, const char *const *tags, size_t count, char *err,      \
-			size_t n))                                                         \
-	X(int, begin_awake, (int device, const char *tag, uint64_t stream, char *err,      \
-			     size_t n))                                                    \
-	X(int, end_awake, (int device, const char *tag, uint64_t stream, int how,          \
-			   char *err, size_t n))                                           \
-	X(int, prefetch, (int device, const char *tag, char *err, size_t n))               \
+	X(int, awake, (int device, const char *tag, uint64_t stream, int how, char *err,   \
+		       size_t n))                                                          \
 	X(int, export, (uint64_t addr, uint64_t *offset, char *pieces, size_t room,        \
 			char *err, size_t n))                                              \
 	X(int, limit, (int device, double fraction, char *err, size_t n))                  \

@@ -241,16 +241,13 @@ static int refuse(void) { return STALLOC_ERR_ENGINE; }
 ANSWER(trim, serve_on);
 ANSWER(capture, serve_on);
 ANSWER(region, serve_on); /* every region is the default pool */
-ANSWER(resume, serve_on);
 ANSWER(limit, serve_on);
 ANSWER(nudge, serve_on);
 ANSWER(goroutines, serve_on);
 ANSWER(save_plan, refuse);
 ANSWER(load_plan, refuse);
-ANSWER(pause, refuse);
-ANSWER(begin_awake, refuse);
-ANSWER(end_awake, refuse);
-ANSWER(prefetch, refuse);
+ANSWER(sleep, refuse);
+ANSWER(awake, refuse);
 ANSWER(export, refuse);
 
 EXPORT int stalloc_engine_stats(int device, struct stalloc_stats *out, int reset_peak)
