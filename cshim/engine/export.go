@@ -2,7 +2,6 @@ package main
 
 /*
 #include "shared.h"
-#include "stalloc.h"
 */
 import "C"
 
@@ -53,6 +52,16 @@ type failure struct {
 	code C.int
 }
 
+// answerAs is answer for work whose errors all have one result code.
+func answerAs(code C.int, text *C.char, n C.size_t, what func() error) C.int {
+	return answer(text, n, func() error {
+		if err := what(); err != nil {
+			return failure{err, code}
+		}
+		return nil
+	})
+}
+
 func code(err error) C.int {
 	var f failure
 	switch {
@@ -74,22 +83,13 @@ func code(err error) C.int {
 
 //export stalloc_engine_start
 func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error {
-		if err := start(h); err != nil {
-			return failure{err, errEngine}
-		}
-		return nil
-	})
+	return answerAs(errEngine, text, n, func() error { return start(h) })
 }
 
 //export stalloc_engine_alloc
 func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, asked C.uint64_t,
 	out *C.uint64_t, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error {
-		d, err := process.Load().device(int(s.device.ordinal))
-		if err != nil {
-			return err
-		}
+	return of(C.int(s.device.ordinal), text, n, func(d *opened) error {
 		id, size := mem.StreamID(s.id), mem.Bytes(asked)
 		if *out != 0 {
 			return d.ServeAt(id, uint64(pool), size, addr(*out))
@@ -153,22 +153,6 @@ func stalloc_engine_close(device C.int, text *C.char, n C.size_t) C.int {
 	return each(device, text, n, func(d *opened) error { return d.Retire() })
 }
 
-//export stalloc_engine_save_plan
-func stalloc_engine_save_plan(device C.int, path, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error {
-		return process.Load().save(int(device),
-			C.GoString(path))
-	})
-}
-
-//export stalloc_engine_load_plan
-func stalloc_engine_load_plan(device C.int, path, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error {
-		return process.Load().load(int(device),
-			C.GoString(path))
-	})
-}
-
 //export stalloc_engine_trim
 func stalloc_engine_trim(device C.int, pool C.uint64_t) C.int {
 	return each(device, nil, 0, func(d *opened) error { return d.Trim(uint64(pool)) })
@@ -176,24 +160,12 @@ func stalloc_engine_trim(device C.int, pool C.uint64_t) C.int {
 
 //export stalloc_engine_capture
 func stalloc_engine_capture(device C.int, pool C.uint64_t) C.int {
-	return answer(nil, 0, func() error { // of a device that nobody has asked for memory yet, too
-		d, err := process.Load().device(int(device))
-		if err != nil {
-			return err
-		}
-		return d.Capture(uint64(pool))
-	})
+	return of(device, nil, 0, func(d *opened) error { return d.Capture(uint64(pool)) })
 }
 
 //export stalloc_engine_limit
 func stalloc_engine_limit(device C.int, fraction C.double, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error {
-		d, err := process.Load().device(int(device))
-		if err != nil {
-			return err
-		}
-		return d.Limit(float64(fraction))
-	})
+	return of(device, text, n, func(d *opened) error { return d.Limit(float64(fraction)) })
 }
 
 //export stalloc_engine_stats
@@ -242,6 +214,17 @@ func stalloc_engine_explain(device C.int, text *C.char, n C.size_t) C.int {
 //export stalloc_engine_nudge
 func stalloc_engine_nudge() C.int { return ok }
 
+// of calls what for the device, and opens it if nobody has asked it for memory yet.
+func of(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {
+	return answer(text, n, func() error {
+		d, err := process.Load().device(int(device))
+		if err != nil {
+			return err
+		}
+		return what(d)
+	})
+}
+
 // each calls what for the device, or for every open device if it is negative, and returns the first
 // error.
 func each(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {
@@ -252,18 +235,5 @@ func each(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.in
 			}
 		}
 		return first
-	})
-}
-
-//export stalloc_solve
-func stalloc_solve(problem *C.struct_stalloc_problem, solution *C.struct_stalloc_solution) C.int {
-	if problem == nil || solution == nil {
-		return errArgument
-	}
-	return answer(solution.error, solution.error_size, func() error {
-		if err := solveFor(problem, solution); err != nil {
-			return failure{err, errArgument}
-		}
-		return nil
 	})
 }

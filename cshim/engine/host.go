@@ -5,7 +5,6 @@ package main
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "fastpath.h"
 
 static bool host_try_lock(struct stalloc_device *d) {
@@ -42,22 +41,6 @@ static bool host_persistent(struct stalloc_device *d, uint64_t id) {
 	return id == 0 || (s && atomic_load(&s->persistent));
 }
 static uint32_t host_captures(struct stalloc_device *d) { return atomic_load(&d->captures); }
-#define ARRAY (STALLOC_MAX_EVENTS * sizeof(struct stalloc_event))
-static struct stalloc_event *host_array(void) {
-	void *at = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	return at == MAP_FAILED ? NULL : at;
-}
-static void host_end_array(struct stalloc_event *a) { munmap(a, ARRAY); }
-static void host_observe(struct stalloc_log *l, bool on) {
-	if (on && !l->events) l->events = host_array();
-	stalloc_log_begin(l, on);
-}
-// Continues the log in another array.
-static void host_swap_log(struct stalloc_log *l, struct stalloc_event *a) {
-	l->next = l->events = a;
-	stalloc_log_begin(l, true);
-}
 static void host_set_budget(struct stalloc_device *d, struct stalloc_budget budget) {
 	int64_t active = d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current +
 		stalloc_pending(d);
@@ -73,7 +56,6 @@ import "C"
 
 import (
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -207,62 +189,3 @@ func (h *host) SetSchedule(id mem.StreamID, cursor int, r *hosts.Schedule) {
 	}
 	C.cursor_set_schedule(&t.at[cursor], r.Host.(*C.uint64_t), C.uint32_t(len(r.Entries)))
 }
-
-func (h *host) Note(e schedule.Event) {
-	C.stalloc_log_push(&h.device.log, C.uint64_t(e.Addr), C.uint64_t(e.Info))
-}
-
-func (h *host) Logged() int {
-	l := &h.device.log
-	bytes := uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))
-	return int(bytes / C.sizeof_struct_stalloc_event)
-}
-
-// An event of C's and one of Go's are two words each, in the same order.
-var _ [0]struct{} = [unsafe.Sizeof(schedule.Event{}) - C.sizeof_struct_stalloc_event]struct{}{}
-
-// mostCopied is how many events are copied at a boundary. With more, the array itself is handed
-// over and the log continues in another: copying a million takes the stepping thread 15 ms.
-const mostCopied = 1 << 12
-
-func (h *host) Take() (events []schedule.Event, lost uint64) {
-	l := &h.device.log
-	events, lost = unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)),
-		h.Logged()), uint64(l.lost)
-	if len(events) > mostCopied {
-		if next := h.array(); next != nil {
-			C.host_swap_log(l, next)
-			return events, lost
-		}
-		events, lost = nil, lost+uint64(len(events))
-	}
-	events = slices.Clone(events)
-	C.stalloc_log_begin(l, l.end != l.events)
-	return events, lost
-}
-
-// array returns an unused array for a log; nil: the host has no memory left.
-func (h *host) array() (a *C.struct_stalloc_event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a, h.spare = h.spare, nil; a == nil {
-		a = C.host_array()
-	}
-	return a
-}
-
-func (h *host) Return(events []schedule.Event) {
-	if len(events) <= mostCopied { // a copy: only larger arrays are handed over
-		return
-	}
-	a := (*C.struct_stalloc_event)(unsafe.Pointer(unsafe.SliceData(events)))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.spare == nil {
-		h.spare = a
-	} else {
-		C.host_end_array(a)
-	}
-}
-
-func (h *host) Observe(on bool) { C.host_observe(&h.device.log, C.bool(on)) }

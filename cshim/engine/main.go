@@ -15,7 +15,6 @@ import "C"
 
 import (
 	"errors"
-	"fmt"
 	"iter"
 	"runtime"
 	"sync"
@@ -34,15 +33,14 @@ import (
 	"stalloc/plan"
 )
 
-// Results, as stalloc.h numbers them.
 const (
-	ok           = 0
-	errEngine    = -2
-	errDriver    = -3
-	errMemory    = -4
-	errArgument  = -5
-	errPlan      = -6
-	errAsleep    = -7
+	ok           = C.STALLOC_OK
+	errEngine    = C.STALLOC_ERR_ENGINE
+	errDriver    = C.STALLOC_ERR_DRIVER
+	errMemory    = C.STALLOC_ERR_MEMORY
+	errArgument  = C.STALLOC_ERR_ARGUMENT
+	errPlan      = C.STALLOC_ERR_PLAN
+	errAsleep    = C.STALLOC_ERR_ASLEEP
 	maxDevices   = C.STALLOC_MAX_DEVICES
 	serveThreads = 4 // GOMAXPROCS: more only cost memory
 )
@@ -80,7 +78,8 @@ var process atomic.Pointer[engine]
 
 func start(h *C.struct_stalloc_host) error {
 	if h.size != C.uint64_t(unsafe.Sizeof(*h)) || h.device != C.sizeof_struct_stalloc_device {
-		return fmt.Errorf("libstalloc.so and its engine are of different versions: build both together")
+		return errors.New(
+			"libstalloc.so and its engine are of different versions: build both together")
 	}
 	conf := parseSettings(C.GoString(h.name), C.GoString(h.conf))
 	e := &engine{

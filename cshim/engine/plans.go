@@ -1,5 +1,10 @@
 package main
 
+/*
+#include <stddef.h>
+*/
+import "C"
+
 import (
 	"errors"
 
@@ -9,30 +14,38 @@ import (
 	"stalloc/plan"
 )
 
-func (e *engine) save(ordinal int, path string) error {
-	d := e.opened[ordinal].Load()
-	if d == nil || d.err != nil || d.Plan() == nil {
-		return failure{errors.New("no step has been planned yet"), errPlan}
-	}
-	if err := plan.WriteFile(path, d.Plan()); err != nil {
-		return failure{err, errPlan}
-	}
-	return nil
+//export stalloc_engine_save_plan
+func stalloc_engine_save_plan(device C.int, path, text *C.char, n C.size_t) C.int {
+	return answerAs(errPlan, text, n, func() error {
+		d := process.Load().opened[device].Load()
+		if d == nil || d.err != nil || d.Plan() == nil {
+			return errors.New("no step has been planned yet")
+		}
+		return plan.WriteFile(C.GoString(path), d.Plan())
+	})
+}
+
+//export stalloc_engine_load_plan
+func stalloc_engine_load_plan(device C.int, path, text *C.char, n C.size_t) C.int {
+	return answerAs(errPlan, text, n, func() error {
+		return process.Load().load(int(device), C.GoString(path))
+	})
 }
 
 // load reads the plan that a device begins with.
 func (e *engine) load(ordinal int, path string) error {
 	p, err := plan.ReadFile(path)
 	if err != nil {
-		return failure{err, errPlan}
+		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.opened[ordinal].Load() != nil {
-		return failure{errors.New("memory of the device is in use already: load the plan before the first request"), errPlan}
+		return errors.New(
+			"memory of the device is in use already: load the plan before the first request")
 	}
 	if e.closed[ordinal] {
-		return failure{actors.ErrRetired, errPlan}
+		return actors.ErrRetired
 	}
 	if e.conf.noPlan() {
 		e.log.Warn("a plan was loaded and is not served: the settings have plans off",

@@ -10,6 +10,7 @@ import "C"
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"stalloc/plan/residency"
@@ -33,17 +34,16 @@ func residencyOf(problem string) ([]byte, error) {
 //export stalloc_residency
 func stalloc_residency(problem *C.stalloc_text, plan *C.char, length C.size_t) C.int {
 	n := 0
-	if r := answer(plan, length, func() error {
+	if r := answerAs(errArgument, plan, length, func() error {
 		if problem == nil {
-			return failure{fmt.Errorf("no problem: give one in JSON"), errArgument}
+			return errors.New("no problem: give one in JSON")
 		}
 		text, err := residencyOf(C.GoString((*C.char)(problem)))
-		if err != nil {
-			return failure{err, errArgument}
+		if err == nil {
+			n = len(text)
+			write(string(text), plan, length)
 		}
-		n = len(text)
-		write(string(text), plan, length)
-		return nil
+		return err
 	}); r != ok {
 		return r
 	}

@@ -99,3 +99,13 @@ func solveFor(c *C.struct_stalloc_problem, out *C.struct_stalloc_solution) error
 	}
 	return nil
 }
+
+//export stalloc_solve
+func stalloc_solve(problem *C.struct_stalloc_problem, solution *C.struct_stalloc_solution) C.int {
+	if problem == nil || solution == nil {
+		return errArgument
+	}
+	return answerAs(errArgument, solution.error, solution.error_size, func() error {
+		return solveFor(problem, solution)
+	})
+}
