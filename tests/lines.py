@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ("engine", "actors", "stream", "plan", "cshim")
 LEFT_OUT = re.compile(
     r"_test\.go$|^engine/gmlake/|^actors/(host/hosttest|device/devicetest)/"
-    r"|^cshim/test/|^cshim/internal/cquick/|/testdata/|^plan/solve/"
+    r"|^cshim/test/|^cshim/internal/(camount|cquick)/|/testdata/|^plan/solve/"
     r"|^cshim/engine/(solve|debug)\.go$"
 )
 SOLVERS = ("plan/descent", "plan/residency")

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stalloc/actors"
-	"stalloc/cshim/internal/camount"
 	"stalloc/cuda"
 	"stalloc/cuda/nvml"
 	"stalloc/engine/gmlake"
@@ -66,11 +65,14 @@ func parseSettings(name, text string) settings {
 
 // amount reads an amount of memory, if it is set, or the share that it is instead.
 func (s settings) amount(key string, to *mem.Bytes) (share float64) {
-	n, share, ok := camount.Read(s.set[key])
-	if ok && share == 0 {
+	if percent, ok := strings.CutSuffix(s.set[key], "%"); ok {
+		share, _ = strconv.ParseFloat(strings.TrimSpace(percent), 64)
+		return share / 100
+	}
+	if n, err := mem.ParseBytes(s.set[key]); err == nil {
 		*to = n
 	}
-	return share
+	return 0
 }
 
 func (s settings) number(key string, to *int) {

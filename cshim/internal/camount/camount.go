@@ -1,5 +1,5 @@
-// Package camount calls the C library's reader of amounts, for the engine, and for a test that
-// holds it to mem.ParseBytes.
+// Package camount calls the C library's reader of amounts, for the test that holds it to
+// mem.ParseBytes: what C has checked, the engine reads again.
 package camount
 
 /*
