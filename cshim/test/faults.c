@@ -66,7 +66,7 @@ static void recovered(const char *after)
 static int one(const char *function, const char *nth, const char *code)
 {
 	char rule[128], what[160];
-	alarm(30);
+	alarm(120);
 	snprintf(rule, sizeof rule, "%s:%s:%s", function, nth, code);
 	snprintf(what, sizeof what, "a failure of %s", rule);
 	CHECK(fake(fail)(rule) == 0, "the fake driver refuses %s", rule);

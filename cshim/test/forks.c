@@ -51,7 +51,7 @@ static void child(void *block, int number)
 	char text[256];
 	int quiet = open("/dev/null", O_WRONLY);
 	dup2(quiet, 2);
-	alarm(10);
+	alarm(120);
 	for (int i = 0; i < 100; i++) {
 		void *p = stalloc_malloc(1 << 20, 0, (void *)(uintptr_t)(0x1000 * (i % THREADS)));
 		CHILD_CHECK(!p, 2);

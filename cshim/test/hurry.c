@@ -39,9 +39,9 @@ int main(void)
 	OK(stalloc_end_region());
 	int how = STALLOC_CHANGED | STALLOC_ALL_LEAVES;
 	OK(stalloc_end_awake(0, tag, NULL, how));
-	for (int i = 0; i < 1000 && kit_stats().asleep < STATES * size; i++) {
+	for (unsigned waited = 0; kit_stats().asleep < STATES * size;) {
 		kit_pass_all();
-		kit_sleep_ms(1);
+		kit_pause(&waited, 1, "a region that has left");
 	}
 	char *idle = kit_get(60 * MIB, 0, NULL);
 	CHECK(fake(launch)(NULL, 0, nothing, idle, 60 * MIB, 0) == 0, "no such stream");

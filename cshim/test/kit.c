@@ -286,11 +286,11 @@ void kit_nothing_left(const char *after)
 {
 	stalloc_empty_cache();
 	struct stalloc_stats s = kit_stats();
-	/* Go unpins beside us. */
-	for (int i = 0; i < 10000 && fake(live)("pins") > 0; i++) kit_sleep_ms(1);
-	CHECK(s.reserved == 0 && s.blocks == 0 && s.active == 0 && fake(live)("pins") == 0,
-	      "after %s %llu bytes in %llu blocks, %llu active, %llu held, %ld pinned", after,
-	      (ull)s.allocated, (ull)s.blocks, (ull)s.active, (ull)s.reserved, fake(live)("pins"));
+	for (unsigned waited = 0; fake(live)("pins") > 0;) /* Go unpins beside us */
+		kit_pause(&waited, 1, "the last unpinning");
+	CHECK(s.reserved == 0 && s.blocks == 0 && s.active == 0,
+	      "after %s %llu bytes in %llu blocks, %llu active, %llu held", after,
+	      (ull)s.allocated, (ull)s.blocks, (ull)s.active, (ull)s.reserved);
 }
 
 int kit_threads(void)
@@ -325,4 +325,11 @@ void kit_sleep_ms(unsigned ms)
 {
 	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
 	nanosleep(&t, NULL);
+}
+
+void kit_pause(unsigned *waited, unsigned ms, const char *awaited)
+{
+	CHECK(*waited < 60000, "%s: has not come", awaited);
+	kit_sleep_ms(ms);
+	*waited += ms;
 }

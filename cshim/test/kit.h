@@ -91,5 +91,9 @@ pthread_t kit_thread(void *(*f)(void *), void *argument);
 int kit_threads(void);
 double kit_seconds(void); /* monotonic */
 void kit_sleep_ms(unsigned ms);
+/* A pause of a loop that waits for what another thread does, the planner say. Pauses are counted,
+ * from waited = 0 on, not the time: where the machine is busy or stands still, nothing hangs. After
+ * a minute of them the test ends, and says what has not come. */
+void kit_pause(unsigned *waited, unsigned ms, const char *awaited);
 
 #endif

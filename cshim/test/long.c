@@ -21,17 +21,27 @@ static void step(int requests)
 	kit_progress();
 }
 
+/* A step of 2^20 events is observed whole. Where the planner has not read the one before it yet,
+ * it is left out, whole again. */
+static void longest(void)
+{
+	for (unsigned waited = 0;; kit_pause(&waited, 20, "a step of 2^20 events")) {
+		uint64_t lost = kit_stats().lost_events;
+		step(MOST / 2);
+		if (kit_stats().lost_events - lost < 1000) return;
+	}
+}
+
 /* A plan serves steps of more than 65,536 events. */
 static void planned(void)
 {
 	enum { REQUESTS = 35000 };
-	for (int i = 0; i < 4000; i++) {
+	for (unsigned waited = 0;;) {
 		uint64_t hits = kit_stats().hits;
 		step(REQUESTS);
 		if (kit_stats().hits - hits == REQUESTS) return;
-		kit_sleep_ms(20);
+		kit_pause(&waited, 20, "a plan for a long step");
 	}
-	CHECK(false, "no plan served a step of %d events", 2 * REQUESTS);
 }
 
 /* More than a million events are not all observed. */
@@ -56,9 +66,7 @@ int main(void)
 	kit_watchdog(120);
 	kit_listen();
 	step(10); /* from the first mark on none ends by itself */
-	step(MOST / 2);
-	CHECK(kit_stats().lost_events < 1000,
-	      "events of a step of 2^20 were lost"); /* the step before may wait, and go */
+	longest();
 	many(); /* while the planner looks at the long step, which takes memory once */
 	early = kit_resident();
 	many();
