@@ -354,13 +354,11 @@ func TestLog(t *testing.T) {
 	if uuid := <-asked; uuid != "0000-11" {
 		t.Errorf("asked about %q", uuid)
 	}
-	for range 1000 {
-		if logged.FilterMessage("memory of the device at the start").Len() == 1 {
-			break
-		}
+	told := func() int { return logged.FilterMessage("memory of the device at the start").Len() }
+	for told() == 0 { // a goroutine of its own asks and tells
 		time.Sleep(time.Millisecond)
 	}
-	if n := logged.FilterMessage("memory of the device at the start").Len(); n != 1 {
+	if n := told(); n != 1 {
 		t.Errorf("told %d times: %v", n, logged.All())
 	}
 	quiet, _ := observer.New(zap.WarnLevel)

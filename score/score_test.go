@@ -131,9 +131,9 @@ func TestSmallest(t *testing.T) {
 func TestHostile(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"dies":     {`event 1, "# step 0"`, "has ended, exit status 3", `it said "cannot go on"`},
-		"hangs":    {"does not answer for 1.5s", "--timeout"},
-		"deaf":     {"reads nothing for 1.5s"},
-		"late":     {"does not answer for 1.5s"},
+		"hangs":    {"does not answer for 1s", "--timeout"},
+		"deaf":     {"reads nothing for 5s"},
+		"late":     {"does not answer for 1s"},
 		"garbage":  {`line 1 of the simulator's output`, `got "\x00\xff what?"`},
 		"endless":  {"expected an answer of at most 4096 bytes", `"xxxxxxxx`},
 		"cut":      {"expected a whole line", `got "12"`},
@@ -149,7 +149,7 @@ func TestHostile(t *testing.T) {
 		"falls":    {"do not fall"},
 		"waits":    {"expected w,<id> of a block whose free was asked for", `got "w,0"`},
 		"chatty":   {"more answers than questions"},
-		"stays":    {"does not end after q for 1.5s"},
+		"stays":    {"does not end after q for 5s"},
 		"fails":    {"ended with exit status 3 after q"},
 		"noisy":    {"has ended, exit status 3", "noise"},
 	} {
@@ -157,8 +157,9 @@ func TestHostile(t *testing.T) {
 			begun := time.Now()
 			recording := writeTrace(t, kind == "deaf")
 			limit := DefaultTimeout
-			if strings.Contains(want[0], "1.5s") {
-				limit = 1500 * time.Millisecond
+			// A simulator that has yet to answer must have started by then.
+			if _, text, timed := strings.Cut(want[0], " for "); timed {
+				limit, _ = time.ParseDuration(text)
 			}
 			_, _, err := scored(t, kind, recording, replay.Config{Capacity: 64 * mem.MiB}, limit)
 			var wrong *Error
@@ -170,7 +171,7 @@ func TestHostile(t *testing.T) {
 					t.Errorf("%v\nexpected %s", err, text)
 				}
 			}
-			if took := time.Since(begun); took > 20*time.Second {
+			if took := time.Since(begun); took >= time.Minute { // as long as some of them sleep
 				t.Errorf("it took %v", took)
 			}
 		})

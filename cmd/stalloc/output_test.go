@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -53,23 +54,28 @@ func TestOutputToPipe(t *testing.T) {
 		if err := os.Symlink(pipe, link); err != nil {
 			t.Fatal(err)
 		}
+		// A reader need not wait for a writer, and has not read all while there is one.
+		reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
 		got := make(chan string)
 		go func() {
-			text, err := os.ReadFile(pipe) // waits for a writer
+			text, err := io.ReadAll(reader)
 			if err != nil {
 				text = []byte(err.Error())
 			}
 			got <- string(text)
 		}()
-		for range 100 { // until somebody reads
-			if _, errs, status = run(t, append(args, "-o", link)...); status == 0 {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		if status != 0 {
+		if _, errs, status = run(t, append(args, "-o", link)...); status != 0 {
 			t.Fatalf("%s to a pipe: exit %d, %s", args[0], status, errs)
 		}
+		_ = writer.Close()
 		if info, err := os.Lstat(pipe); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
 			t.Fatalf("%s: the pipe is %v now, %v", args[0], info, err)
 		}

@@ -126,17 +126,17 @@ def test_phases_are_shown_when_there_are_several(reports):
 
 
 @pytest.mark.parametrize(
-    "body, failed",
+    "body, timeout, failed",
     [
-        ("import sys; sys.exit(7)", "exit status 7"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by signal 9"),
-        ("import time; time.sleep(60)", "no end after 1 s"),
+        ("import sys; sys.exit(7)", 600, "exit status 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 600, "killed by signal 9"),
+        ("import time; time.sleep(60)", 1, "no end after 1 s"),
     ],
 )
-def test_runs_that_fail(tmp_path, body, failed):
+def test_runs_that_fail(tmp_path, body, timeout, failed):
     script = tmp_path / "script.py"
     script.write_text(body)
-    assert launch.launch(script, [], "native", timeout=1)["failed"] == failed
+    assert launch.launch(script, [], "native", timeout)["failed"] == failed
 
 
 def test_unknown_options_go_to_the_example():

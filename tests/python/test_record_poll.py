@@ -40,7 +40,13 @@ def test_events_are_noticed_without_requests(recorded):
 
 
 def test_what_the_recording_takes_it_gives_back(recorded, history):
-    recorded("import time\ntime.sleep(0.05)\nhistory.alloc(7)\n")
+    body = (
+        "import time\n"
+        "end = time.monotonic() + 60\n"
+        "while history.allocs < 10 and time.monotonic() < end: time.sleep(0.001)\n"
+        "history.alloc(7)\n"
+    )
+    recorded(body)
     assert [size for size, _ in history.live.values()] == [7]
     assert history.allocs > 10  # the thread has asked
 
@@ -55,12 +61,17 @@ def test_own_requests_are_kept_apart_by_size_too(recorded):
 
 def test_a_program_goes_on_where_it_cannot_be_polled(recorded, capsys):
     body = (
+        "import threading\n"
+        "refused = threading.Event()\n"
         "alloc = torch.cuda.caching_allocator_alloc\n"
         "def refuse(size, *rest):\n"
-        f"    if size == {POLL_BYTES}: raise RuntimeError('no memory')\n"
+        f"    if size == {POLL_BYTES}:\n"
+        "        refused.set()\n"
+        "        raise RuntimeError('no memory')\n"
         "    return alloc(size, *rest)\n"
         "torch.cuda.caching_allocator_alloc = refuse\n"
-        "import time\ntime.sleep(0.05)\nhistory.alloc(7)\n"
+        "assert refused.wait(60)\n"
+        "history.alloc(7)\n"
     )
     status, lines = recorded(body)
     assert status == 0 and len(lines) == 3
@@ -71,12 +82,14 @@ def test_a_program_goes_on_where_it_cannot_be_polled(recorded, capsys):
 def exported(compiled, tmp_path):
     """PyTorch with functions in C, and what they count."""
     (tmp_path / "lib").mkdir()
-    library = ctypes.CDLL(str(compiled("stub_polled.c", "libtorch_cuda.so", tmp_path / "lib")))
+    # Each call of a PyDLL's holds Python's lock.
+    library = ctypes.PyDLL(str(compiled("stub_polled.c", "libtorch_cuda.so", tmp_path / "lib")))
     streams = []
     cuda = types.SimpleNamespace(set_stream=streams.append)
     torch = types.SimpleNamespace(__file__=str(tmp_path / "__init__.py"), cuda=cuda)
     counts = {name: ctypes.c_int.in_dll(library, name) for name in ("polled", "fails")}
-    return types.SimpleNamespace(torch=torch, streams=streams, **counts)
+    again = library.polled_again
+    return types.SimpleNamespace(torch=torch, streams=streams, polled_again=again, **counts)
 
 
 def test_python_s_lock_is_not_needed(exported):
@@ -85,9 +98,7 @@ def test_python_s_lock_is_not_needed(exported):
     end = time.monotonic() + 60
     while exported.polled.value == 0 and time.monotonic() < end:
         time.sleep(0.001)
-    before = exported.polled.value
-    ctypes.PyDLL(None).usleep(200_000)  # holds the lock
-    assert exported.polled.value > before > 0
+    assert exported.polled_again()  # by another thread, while this one holds the lock
     poll.stop()
     after = exported.polled.value
     time.sleep(0.01)

@@ -78,7 +78,7 @@ class Program:
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
 
-    def end(self, timeout=60):
+    def end(self, timeout=600):
         """(stdout, stderr); the exit status must be 0."""
         try:
             out, err = self.process.communicate(timeout=timeout)

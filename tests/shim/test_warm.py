@@ -1,22 +1,20 @@
 """A second start of a program plans the steps that the first one has left."""
 
-from programs import DRIVER, ENGINE
+from programs import DRIVER, ENGINE, ROOT
 
 # Trains a model, if EVALUATE is set with an evaluation every so many steps and a batch that grows.
 # Every block is marked at both ends and looked at before it is freed. Writes the first step that
 # was served by a plan, all but one in twenty of its requests, and the peaks of load and reserved
 # memory.
 TRAINING = """
+sys.path.insert(0, os.environ["PACKAGE"])
+from stalloc import _library
+library = _library.Library(os.environ["SHIM"])
 L.stalloc_step.argtypes = [ctypes.c_int]
-L.stalloc_get_stats.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-FIELDS = ("requests hits misses steps generation allocated peak_allocated requested "
-          "peak_requested active peak_active reserved peak_reserved").split()
 count = 0
 
 def stats():
-    values = (ctypes.c_uint64 * len(FIELDS))()
-    L.stalloc_get_stats(0, values, ctypes.sizeof(values))
-    return dict(zip(FIELDS, values))
+    return library.stats(0)
 
 class Block:
     def __init__(self, size):
@@ -71,13 +69,15 @@ for step in range(int(os.environ["STEPS"])):
         for block in forward(10, False):
             block.free()
     now = stats()
-    hits, requests = (now[name] - before[name] for name in ("hits", "requests"))
+    hits, requests = now.hits - before.hits, now.requests - before.requests
     if first == "never" and hits > 0.95 * requests:
         first = step
     before = now
     assert L.stalloc_step(0) == 0
-    time.sleep(0.2 if step < 3 else 0.03)  # the planner works beside the steps
-print(first, before["peak_allocated"], before["peak_reserved"])
+    while stats().native_steps <= step:  # the planner, which works beside the steps, reads this one
+        time.sleep(0.001)
+    time.sleep(0.03)  # and plans
+print(first, before.peak_allocated, before.peak_reserved)
 for block in state + weights:
     block.free()
 """
@@ -96,7 +96,8 @@ def started(run, file, steps=40, evaluate=0):
     """A run that loads the plan in a file, if there is one, and saves its own."""
     conf = f"driver:{DRIVER},engine:{ENGINE}"
     text = f"FILE = {str(file)!r}\n" + PLAN + TRAINING + '\nplan("save", FILE)\n'
-    out, _ = run(text, conf=conf, STEPS=str(steps), EVALUATE=str(evaluate))
+    package = str(ROOT / "python")
+    out, _ = run(text, conf=conf, STEPS=str(steps), EVALUATE=str(evaluate), PACKAGE=package)
     return [int(word) for word in out.split()]
 
 
