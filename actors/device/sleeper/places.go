@@ -15,13 +15,13 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	if !known {
 		return unknown("cuMemMap", h)
 	}
-	if !x.there && d.exceeds(x.size) {
+	if x.memory == nil && d.exceeds(x.size) {
 		return &driver.Error{Call: "cuMemCreate", Code: driver.CodeOutOfMemory}
 	}
 	if err := d.fill(x); err != nil {
 		return err
 	}
-	if err := d.Device.Map(addr, x.real); err != nil {
+	if err := d.Device.Map(addr, x.memory.real); err != nil {
 		return err
 	}
 	p := &place{of: x, at: addr, mapped: true}
@@ -41,7 +41,7 @@ func (d *Device) Bound(most mem.Bytes) {
 // exceeds reports whether more would be awake than Bound allows, with so much in addition.
 func (d *Device) exceeds(more mem.Bytes) bool {
 	for _, x := range d.handles {
-		if x.there {
+		if x.memory != nil {
 			more += x.size
 		}
 	}
@@ -55,20 +55,19 @@ func unknown(call string, h driver.Handle) error {
 }
 
 // fill gives a handle memory, unless it has some.
-func (d *Device) fill(x *handle) (err error) {
-	if x.there {
+func (d *Device) fill(x *handle) error {
+	if x.memory != nil {
 		return nil
 	}
-	if x.was != 0 { // it is mapped to memory of others
+	if x.guest != nil {
 		if err := d.part(x.places); err != nil {
 			return err
 		}
-		d.forsake(x)
+		x.forsake()
 	}
-	if x.real, err = d.take(x.size); err == nil {
-		d.last++
-		x.there, x.number, x.exported = true, d.last, false
-		d.wakes(x)
+	m, err := d.take(x.size)
+	if err == nil {
+		d.wakes(x, m)
 	}
 	return err
 }

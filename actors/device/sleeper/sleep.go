@@ -28,7 +28,7 @@ func isMapped(p *place) bool { return p.mapped }
 // placesOf returns the places of handles that may sleep.
 func (d *Device) placesOf(handles []driver.Handle) (places []*place) {
 	for _, h := range handles {
-		if x := d.handles[h]; x != nil && x.shares == 0 && x.was == 0 {
+		if x := d.handles[h]; x != nil && x.shares == 0 && x.guest == nil {
 			places = append(places, x.places...)
 		}
 	}
@@ -81,12 +81,12 @@ func (d *Device) part(places []*place) error {
 // join maps places of handles that have memory, where it is not, and makes them usable. It leaves
 // out handles that sleep: the driver may have given the value of theirs to other memory.
 func (d *Device) join(places []*place) error {
-	there := those(places, func(p *place) bool { return p.of.there })
+	there := those(places, func(p *place) bool { return p.of.memory != nil })
 	for _, p := range there {
 		if p.mapped {
 			continue
 		}
-		if err := d.Device.Map(p.at, p.of.real); err != nil {
+		if err := d.Device.Map(p.at, p.of.memory.real); err != nil {
 			return err
 		}
 		p.mapped = true
@@ -121,7 +121,7 @@ func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 	}
 	var there []*handle
 	for _, h := range handles {
-		if x := d.handles[h]; x != nil && x.there && x.shares == 0 {
+		if x := d.handles[h]; x != nil && x.memory != nil && x.shares == 0 {
 			there = append(there, x)
 		}
 	}
@@ -137,14 +137,14 @@ func (d *Device) Wake(handles []driver.Handle) error {
 	var made []*handle
 	places := d.placesOf(handles)
 	for _, p := range d.places { // left by calls that have failed
-		if p.of.there && !p.mapped {
+		if p.of.memory != nil && !p.mapped {
 			places = append(places, p)
 		}
 	}
 	apart := those(places, func(p *place) bool { return !p.mapped })
 	err := func() error {
 		for _, h := range handles {
-			if x := d.handles[h]; x != nil && !x.there && x.was == 0 {
+			if x := d.handles[h]; x != nil && x.memory == nil && x.guest == nil {
 				if err := d.fill(x); err != nil {
 					return err
 				}
@@ -171,7 +171,6 @@ func (d *Device) empty(handles []*handle) error {
 			errs = append(errs, err)
 			continue
 		}
-		x.there, x.real = false, 0
 		d.asleep += x.size
 	}
 	return errors.Join(errs...)
@@ -217,7 +216,7 @@ func (d *Device) Usable(h driver.Handle) (at mem.Addr, has bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x := d.handles[h]
-	if x == nil || !x.there {
+	if x == nil || x.memory == nil {
 		return 0, false
 	}
 	usable := func(p *place) bool { return p.mapped && p.usable }

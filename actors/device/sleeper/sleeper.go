@@ -29,7 +29,8 @@ import (
 type Device struct {
 	device.Device
 	mu      sync.Mutex
-	last    driver.Handle
+	last    driver.Handle // its name
+	made    driver.Handle // the number of the last memory
 	handles map[driver.Handle]*handle
 	places  map[mem.Addr]*place // by where they begin
 	imports map[mem.Addr]mem.Bytes
@@ -40,17 +41,13 @@ type Device struct {
 
 type handle struct {
 	name   driver.Handle
-	real   driver.Handle // of the wrapped device; 0 while it sleeps
-	was    driver.Handle // of others, that its places are mapped to; 0: none
-	rests  bool
-	there  bool // it has one
 	size   mem.Bytes
-	places []*place      // by address
-	home   mem.Addr      // the place where copies are best, 0: any
-	number driver.Handle // of its memory now: other memory has another one
-	// other processes may have its memory
-	exported bool
-	shares   int // exported ranges that lie in it: it stays awake
+	memory *memory // nil while it sleeps or rests
+	guest  *memory // of others, that its places are mapped to; nil: none
+	rests  bool
+	places []*place // by address
+	home   mem.Addr // the place where copies are best, 0: any
+	shares int      // exported ranges that lie in it: it stays awake
 }
 
 type place struct {
@@ -63,9 +60,7 @@ type place struct {
 // New wraps a device in which nothing is mapped.
 func New(d device.Device) *Device {
 	return &Device{Device: d, handles: map[driver.Handle]*handle{}, places: map[mem.Addr]*place{},
-		imports: map[mem.Addr]mem.Bytes{},
-		spare: spare{bySize: map[mem.Bytes][]driver.Handle{},
-			stay: map[driver.Handle][]*handle{}}}
+		imports: map[mem.Addr]mem.Bytes{}}
 }
 
 // Asleep returns how much memory the handles that sleep had.
@@ -81,7 +76,7 @@ func (d *Device) Size(handles []driver.Handle) (sum, asleep mem.Bytes) {
 	defer d.mu.Unlock()
 	for _, h := range handles {
 		x := d.handles[h]
-		if sum += x.size; !x.there {
+		if sum += x.size; x.memory == nil {
 			asleep += x.size
 		}
 	}
@@ -100,13 +95,12 @@ func (d *Device) EnablePeers(ordinals ...int) error {
 func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	real, err := d.take(size)
+	m, err := d.take(size)
 	if err != nil {
 		return 0, err
 	}
 	d.last++
-	d.handles[d.last] = &handle{name: d.last, real: real, there: true, size: size,
-		number: d.last}
+	d.handles[d.last] = &handle{name: d.last, memory: m, size: size}
 	return d.last, nil
 }
 
@@ -117,14 +111,10 @@ func (d *Device) Release(h driver.Handle) error {
 	if !known {
 		return unknown("cuMemRelease", h)
 	}
-	if x.there {
-		if err := d.giveUp(x); err != nil {
-			return err
-		}
-		x.there, x.real = false, 0
-	} else {
-		d.wakes(x)
-		d.forsake(x)
+	if x.memory == nil {
+		d.wakes(x, nil)
+	} else if err := d.giveUp(x); err != nil {
+		return err
 	}
 	delete(d.handles, h)
 	return nil

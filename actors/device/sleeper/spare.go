@@ -3,6 +3,7 @@ package sleeper
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 
 	"stalloc/internal/driver"
@@ -13,9 +14,10 @@ import (
 // half of the driver's time to move a handle. In between the memory is spare. It counts as held, so
 // if memory of another size is needed, as much spare memory is released first.
 //
-// A handle that rests has given up its memory and stays mapped to it. Once no other handle has that
-// memory, the handle rises: it is awake again, without a driver call. Its places are unmapped only
-// if the memory is released to the driver; then it sleeps like any other.
+// A handle that rests has given up its memory and stays mapped to it, as a guest; several may rest
+// on the same memory, one after the other. Once no other handle has that memory, the handle rises:
+// it is awake again, without a driver call. Its places are unmapped only if the memory is released
+// to the driver; then it sleeps like any other.
 //
 //	awake     addresses ── place ── handle ── memory
 //	rests     addresses ── place ─────────── memory ── other handle ── place ── addresses
@@ -23,12 +25,19 @@ import (
 // While it rests, its places show the memory of another handle. So a handle rests only while no
 // block lies in it.
 
-// spare is memory that no handle has, and what stays mapped to memory of others.
+// memory is a handle of the wrapped device.
+type memory struct {
+	real     driver.Handle
+	size     mem.Bytes
+	number   driver.Handle // of no other memory, ever
+	exported bool          // other processes may have it
+	guests   []*handle     // mapped to it, which is not theirs
+}
+
+// spare is memory that no handle has.
 type spare struct {
-	keep    bool                          // memory that is given up becomes spare
-	bySize  map[mem.Bytes][]driver.Handle // of the wrapped device
-	sum     mem.Bytes
-	stay    map[driver.Handle][]*handle // mapped to memory that is not theirs
+	keep    bool      // memory that is given up becomes spare
+	all     []*memory // what was given up last is last
 	resting mem.Bytes
 	risen   []driver.Handle // since Risen was called
 }
@@ -44,7 +53,14 @@ func (d *Device) Keep(keep bool) {
 func (d *Device) Spare() mem.Bytes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.spare.sum
+	return d.spare.sum()
+}
+
+func (x *spare) sum() (n mem.Bytes) {
+	for _, m := range x.all {
+		n += m.size
+	}
+	return n
 }
 
 // Rest makes a handle rest until no other handle has its memory; then Risen returns it. A handle
@@ -53,13 +69,20 @@ func (d *Device) Rest(h driver.Handle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x := d.handles[h]
-	if x == nil || !x.there || x.exported {
+	if x == nil || x.memory == nil || x.memory.exported {
 		d.spare.risen = append(d.spare.risen, h)
 		return
 	}
-	x.rests = true
+	x.guest, x.rests = x.memory, true
+	x.guest.guests = append(x.guest.guests, x)
+	d.rests(x)
+}
+
+// rests takes the memory from a handle, which becomes spare.
+func (d *Device) rests(x *handle) {
 	d.spare.resting += x.size
-	d.spare.push(x.size, d.leave(x))
+	d.spare.all = append(d.spare.all, x.memory)
+	x.rests, x.memory = true, nil
 }
 
 // Raise makes memory for resting handles whose own memory was released to the driver, in place of
@@ -70,47 +93,47 @@ func (d *Device) Raise() error {
 	defer d.mu.Unlock()
 	var lost []*handle
 	for _, x := range d.handles {
-		if x.rests && x.was == 0 {
+		if x.rests && x.guest == nil {
 			lost = append(lost, x)
 		}
 	}
 	slices.SortFunc(lost, func(a, b *handle) int { return cmp.Compare(a.name, b.name) })
 	for _, x := range lost {
-		if d.spare.sum < x.size {
+		if d.spare.sum() < x.size {
 			continue
 		}
-		if err := d.raise(x); err != nil {
+		if err := d.fill(x); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (d *Device) raise(x *handle) error {
-	if err := d.fill(x); err != nil {
-		return err
-	}
-	if err := d.join(x.places); err != nil {
-		undone := d.part(x.places)
-		if undone == nil { // else what is mapped keeps its memory
-			d.spare.push(x.size, x.real)
-			d.spare.resting += x.size
-			x.rests, x.there, x.real = true, false, 0
+		if err := d.join(x.places); err != nil {
+			undone := d.part(x.places)
+			if undone == nil { // else what is mapped keeps its memory
+				d.rests(x)
+			}
+			return errors.Join(err, undone)
 		}
-		return errors.Join(err, undone)
+		d.spare.risen = append(d.spare.risen, x.name)
 	}
-	d.spare.risen = append(d.spare.risen, x.name)
 	return nil
 }
 
-// wakes stops counting a handle as asleep or resting.
-func (d *Device) wakes(x *handle) {
+// wakes gives a handle memory that no other has: it neither sleeps nor rests any more.
+func (d *Device) wakes(x *handle, m *memory) {
 	if x.rests {
 		d.spare.resting -= x.size
 	} else {
 		d.asleep -= x.size
 	}
-	x.rests = false
+	x.forsake()
+	x.memory, x.rests = m, false
+}
+
+// forsake stops counting a handle as mapped to memory of others.
+func (x *handle) forsake() {
+	if m := x.guest; m != nil {
+		m.guests = slices.DeleteFunc(m.guests, func(y *handle) bool { return y == x })
+		x.guest = nil
+	}
 }
 
 // Resting returns how much memory the handles that rest had.
@@ -133,94 +156,78 @@ func (d *Device) Risen() []driver.Handle {
 func (d *Device) DropSpare() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.spend(d.spare.sum)
+	return d.spend(math.MaxInt64)
 }
 
 // take returns memory: spare memory of the size if there is some, else new.
-func (d *Device) take(size mem.Bytes) (driver.Handle, error) {
-	if x := &d.spare; len(x.bySize[size]) > 0 {
-		return x.pop(size), nil
+func (d *Device) take(size mem.Bytes) (*memory, error) {
+	for i, m := range slices.Backward(d.spare.all) {
+		if m.size == size {
+			d.spare.all = slices.Delete(d.spare.all, i, i+1)
+			return m, nil
+		}
 	}
 	if err := d.spend(size); err != nil {
-		return 0, err
+		return nil, err
 	}
-	h, err := d.Device.Create(size)
-	if errors.Is(err, driver.ErrOutOfMemory) && d.spare.sum > 0 && d.spend(d.spare.sum) == nil {
-		return d.Device.Create(size)
+	real, err := d.Device.Create(size)
+	if errors.Is(err, driver.ErrOutOfMemory) && len(d.spare.all) > 0 &&
+		d.spend(math.MaxInt64) == nil {
+		real, err = d.Device.Create(size)
 	}
-	return h, err
+	if err != nil {
+		return nil, err
+	}
+	d.made++
+	return &memory{real: real, size: size, number: d.made}, nil
 }
 
-// giveUp takes the memory of a handle: it becomes spare, or is released if Keep says so, if the
-// handle is mapped, or if other processes may have it.
+// giveUp takes the memory of a handle. It is released if Keep says so, if the handle is mapped, or
+// if other processes may have it; else a handle that rests on it rises, or it becomes spare.
 func (d *Device) giveUp(x *handle) error {
-	keep := d.spare.keep && !x.exported
-	for _, p := range x.places {
-		keep = keep && !p.mapped
+	m := x.memory
+	if !d.spare.keep || m.exported || slices.ContainsFunc(x.places, isMapped) {
+		if err := d.release(m); err != nil {
+			return err
+		}
+		x.memory = nil
+		return nil
 	}
-	if !keep {
-		return d.release(x.real)
+	x.memory = nil
+	if i := slices.IndexFunc(m.guests, func(y *handle) bool { return y.rests }); i >= 0 {
+		y := m.guests[i]
+		d.wakes(y, m)
+		d.spare.risen = append(d.spare.risen, y.name)
+		return nil
 	}
-	d.pass(x.real, x.size)
+	d.spare.all = append(d.spare.all, m)
 	return nil
 }
 
-// pass gives memory that a handle has left to the one that rests on it, else it becomes spare.
-func (d *Device) pass(real driver.Handle, size mem.Bytes) {
-	for _, y := range d.spare.stay[real] {
-		if y.rests {
-			d.enter(y)
-			d.spare.risen = append(d.spare.risen, y.name)
-			return
-		}
-	}
-	d.spare.push(size, real)
-}
-
 // release gives memory back to the driver, after it is unmapped everywhere.
-func (d *Device) release(real driver.Handle) error {
-	for _, x := range slices.Clone(d.spare.stay[real]) {
+func (d *Device) release(m *memory) error {
+	for _, x := range slices.Clone(m.guests) {
 		if err := d.part(x.places); err != nil {
 			return err
 		}
-		d.forsake(x)
+		x.forsake()
 	}
-	return d.Device.Release(real)
+	return d.Device.Release(m.real)
 }
 
 // spend releases at least n bytes of spare memory, or all: first what no handle is mapped to.
 func (d *Device) spend(n mem.Bytes) error {
-	for _, rests := range []bool{false, true} {
-		for size, all := range d.spare.bySize {
-			for _, h := range slices.Clone(all) {
-				if n <= 0 || (len(d.spare.stay[h]) > 0) != rests {
-					continue
-				}
-				if err := d.release(h); err != nil {
-					return err
-				}
-				d.spare.drop(size, h)
-				n -= size
+	for _, guests := range []bool{false, true} {
+		for _, m := range slices.Clone(d.spare.all) {
+			if n <= 0 || len(m.guests) > 0 != guests {
+				continue
 			}
+			if err := d.release(m); err != nil {
+				return err
+			}
+			d.spare.all = slices.DeleteFunc(d.spare.all, func(x *memory) bool { return x == m })
+			n -= m.size
 		}
 	}
 	return nil
-}
-
-func (x *spare) push(size mem.Bytes, h driver.Handle) {
-	x.bySize[size] = append(x.bySize[size], h)
-	x.sum += size
-}
-
-func (x *spare) pop(size mem.Bytes) driver.Handle {
-	all := x.bySize[size]
-	h := all[len(all)-1]
-	x.drop(size, h)
-	return h
-}
-
-func (x *spare) drop(size mem.Bytes, h driver.Handle) {
-	all := x.bySize[size]
-	x.bySize[size] = slices.DeleteFunc(all, func(y driver.Handle) bool { return y == h })
-	x.sum -= size
 }
