@@ -11,11 +11,21 @@ import (
 	"stalloc/actors/host"
 	"stalloc/actors/inline"
 	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/actors/stream"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/plan"
+)
+
+// What a device may answer, besides driver.ErrOutOfMemory.
+var (
+	ErrUnknown  = pool.ErrUnknown   // an address is no live block
+	ErrBroken   = pool.ErrBroken    // the pool lost track of its state and serves nothing more
+	ErrRetired  = pool.ErrRetired   // the device was closed
+	ErrAsleep   = pool.ErrAsleep    // this memory sleeps
+	ErrNoRegion = region.ErrUnknown // a tag is no region's name
 )
 
 // Device is the allocator of one GPU. Its methods may be called from any thread.
@@ -124,7 +134,7 @@ func (d *Device) look(r *stream.Request) {
 			return
 		}
 	}
-	if !d.counts.marked.Load() && d.overdue() {
+	if !d.counts.marked.Load() {
 		d.endImplicitStep()
 	}
 	if err := d.streams.Look(s, r); err != nil {

@@ -85,14 +85,12 @@ func (d *Device) endBackground(after bool) {
 // retire takes all schedules from the streams, and has the pool serve no more.
 func (s *supervisor) retire() error {
 	s.schedules = nil
-	for _, x := range s.d.streams.All() {
-		if !x.Planned() {
-			continue
-		}
-		err := s.d.streams.Update(x, func(to *stream.Schedules) { *to = stream.Schedules{} })
-		if err != nil {
-			return err
-		}
+	err := s.update(func(x *stream.Stream, to *stream.Schedules) bool {
+		*to = stream.Schedules{}
+		return x.Planned()
+	})
+	if err != nil {
+		return err
 	}
 	return s.d.onPool((*pool.Pool).Retire, nil)
 }

@@ -84,7 +84,7 @@ func Open(dev device.Device, h host.Host, opts Options) (*Device, error) {
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: h}
 	p, err := pool.New(dev, pool.Env{Log: opts.Log, Host: h, Clock: opts.Clock, Trace: opts.Trace,
 		Ordinal: opts.Ordinal, Marked: &d.counts.marked, Retries: &d.counts.retries},
-		pool.Config{Range: opts.Range, GMLake: opts.GMLake, Without: opts.Without})
+		opts.Range, opts.GMLake)
 	if err != nil {
 		return nil, err
 	}
@@ -145,15 +145,15 @@ func (o *Options) defaults() {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	defer func() { o.Range.Without = o.Without }()
+	if o.GMLake != nil {
+		o.Without, o.Plan = o.Without|without.Plans, nil
+	}
 	if o.Range.Window <= 0 {
 		limit := o.Range.Limit
 		o.Range = onerange.DefaultConfig()
 		o.Range.Limit = limit
 	}
-	if o.GMLake != nil {
-		o.Without, o.Plan = o.Without|without.Plans, nil
-	}
+	o.Range.Without = o.Without
 	if o.Clock.Now == nil {
 		begin := time.Now()
 		o.Clock.Now = func() time.Duration { return time.Since(begin) }

@@ -83,7 +83,7 @@ func (s *supervisor) step() error {
 	if len(d.streams.All()) == 0 { // nothing was requested yet: no step has begun
 		return nil
 	}
-	s.restart()
+	_ = s.update(func(x *stream.Stream, _ *stream.Schedules) bool { return x.Planned() })
 	var ended *step.Observed
 	var gone []mem.StreamID
 	err := d.onPool(func(p *pool.Pool) (err error) {
@@ -106,17 +106,13 @@ func (s *supervisor) step() error {
 	return err
 }
 
-// restart begins each stream's schedules again.
-func (s *supervisor) restart() {
-	for _, x := range s.d.streams.All() {
-		if !x.Planned() { // nearly all, where a program makes a stream for each piece of work
-			continue
-		}
-		if err := s.d.streams.Update(x, func(*stream.Schedules) {}); err != nil {
-			s.d.log.Error("a stream could not end its step", zap.Int("stream", x.Ordinal),
-				zap.Error(err))
-		}
+// update gives streams schedules where edit says so.
+func (s *supervisor) update(edit func(*stream.Stream, *stream.Schedules) bool) error {
+	err := s.d.streams.Update(edit)
+	if err != nil {
+		s.d.log.Error("a stream is served without a plan", zap.Error(err))
 	}
+	return err
 }
 
 // maxWaiting bounds the events that wait for the planner: steps may end faster than it reads them.
@@ -155,25 +151,17 @@ func (s *supervisor) activate() {
 		return
 	}
 	s.number = ready.Number
-	for _, x := range s.d.streams.All() {
+	_ = s.update(func(x *stream.Stream, to *stream.Schedules) bool {
 		large, changed := ready.Schedules[step.Arena{Stream: x.ID}]
 		small, also := ready.Schedules[step.Arena{Stream: x.ID, Small: true}]
-		if !changed && !also {
-			continue
+		if changed {
+			to[schedule.Large] = large
 		}
-		err := s.d.streams.Update(x, func(to *stream.Schedules) {
-			if changed {
-				to[schedule.Large] = large
-			}
-			if also {
-				to[schedule.Small] = small
-			}
-		})
-		if err != nil {
-			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", x.Ordinal),
-				zap.Error(err))
+		if also {
+			to[schedule.Small] = small
 		}
-	}
+		return changed || also
+	})
 	if ready.Fresh {
 		s.d.log.Info("plan active", zap.Uint64("generation", s.d.counts.generation.Add(1)))
 	}
@@ -190,16 +178,15 @@ func (d *Device) Step() error {
 	return d.onSupervisor((*supervisor).step)
 }
 
-// overdue reports whether an implicit step has ended.
-func (d *Device) overdue() bool {
-	d.host.Lock()
-	defer d.host.Unlock()
-	return d.host.Logged() >= pool.ImplicitStep
-}
-
-// endImplicitStep ends a step that the program did not mark. That it cannot is no reason to refuse
-// the request after it.
+// endImplicitStep ends a step that the program did not mark, if it is over. That it cannot is no
+// reason to refuse the request after it.
 func (d *Device) endImplicitStep() {
+	d.host.Lock()
+	over := d.host.Logged() >= pool.ImplicitStep
+	d.host.Unlock()
+	if !over {
+		return
+	}
 	if err := d.onSupervisor((*supervisor).step); err != nil {
 		d.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
 	}

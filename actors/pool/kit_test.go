@@ -29,7 +29,7 @@ func newKitOn(t testing.TB, h host.Host) *kit {
 	clock := Clock{Now: func() time.Duration { return time.Since(begin) }, Sleep: time.Sleep}
 	env := Env{Log: zap.NewNop(), Host: h, Clock: clock, Marked: new(atomic.Bool),
 		Retries: new(atomic.Uint64)}
-	p, err := New(gpu, env, Config{Range: onerange.DefaultConfig()})
+	p, err := New(gpu, env, onerange.DefaultConfig(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,14 +40,14 @@ type policy interface {
 }
 
 // newPolicy makes the one that is configured, over the addresses of layout.
-func newPolicy(layout onerange.Config, cfg Config, h host.Host) policy {
+func newPolicy(layout onerange.Config, gm *gmlake.Config, h host.Host) policy {
 	small := layout.SmallLimit
 	if layout.Without.Has(without.Small) {
 		small = 0
 	}
 	h.Begin(layout.Base, layout.Window, small)
-	if cfg.GMLake != nil {
-		c := *cfg.GMLake
+	if gm != nil {
+		c := *gm
 		c.Base, c.Window, c.Limit = layout.Base, layout.Window, layout.Limit
 		return gmlake.New(c)
 	}

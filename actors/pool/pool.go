@@ -54,13 +54,6 @@ type Env struct {
 	Retries *atomic.Uint64  // see Stats
 }
 
-// Config says how memory is laid out.
-type Config struct {
-	Range   onerange.Config
-	GMLake  *gmlake.Config // nil: by one range
-	Without without.Set
-}
-
 // Pool is the actor.
 type Pool struct {
 	Env
@@ -101,9 +94,9 @@ const (
 // leastWindow is what a window has that is set to less.
 const leastWindow = 64 * mem.MiB
 
-// New reserves the address window, the largest that the driver gives.
-func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
-	layout := cfg.Range
+// New reserves the address window, the largest that the driver gives. With gm, GMLake's algorithm
+// serves in place of one range.
+func New(dev device.Device, env Env, layout onerange.Config, gm *gmlake.Config) (*Pool, error) {
 	p := &Pool{Env: env, runner: newRunner(dev),
 		sleeping: sleeping{map[uint64]*backup.Copy{}, backup.New(dev, env.Log)},
 		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
@@ -130,9 +123,9 @@ func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
 		p.Size = p.Size / 2 &^ (mem.HandleSize - 1)
 	}
 	layout.Base, layout.Window = p.Base, p.Size
-	p.policy = newPolicy(layout, cfg, env.Host)
-	p.order = order.New(p.policy, order.Config{NoWait: cfg.Without.Has(without.Wait),
-		NoLend: cfg.Without.Has(without.Lend), NoPending: !p.policy.Indexed()})
+	p.policy = newPolicy(layout, gm, env.Host)
+	p.order = order.New(p.policy, order.Config{NoWait: layout.Without.Has(without.Wait),
+		NoLend: layout.Without.Has(without.Lend), NoPending: !p.policy.Indexed()})
 	p.applyLimit()
 	p.Small = layout.SmallLimit
 	p.Largest = min(p.Size/2, onerange.Largest)

@@ -30,7 +30,7 @@ type Stream struct {
 	ID      mem.StreamID
 	Ordinal int // in the order of first requests
 
-	actor     *streamActor // nil: it never had a schedule. Only the supervisor looks
+	actor     *actor // nil: it never had a schedule. Only the supervisor looks
 	schedules Schedules
 	planned   atomic.Bool // whether there are any, to be read without the lock
 }
@@ -50,16 +50,16 @@ type Request struct {
 	At     mem.Addr // answer: 0: anywhere
 }
 
-// streamActor serves the requests of one stream against the plan. It outlives its stream and is
-// used again, because protoactor drops what was already sent to an actor that is stopped.
-type streamActor struct {
+// actor serves the requests of one stream against the plan. It outlives its stream and is used
+// again, because protoactor drops what was already sent to an actor that is stopped.
+type actor struct {
 	env    *Env
 	pid    *inline.PID
 	stream *Stream // nil: it is free. Under the host's lock
 }
 
 // Receive implements inline.Actor. It answers whatever happens.
-func (a *streamActor) Receive(message any) {
+func (a *actor) Receive(message any) {
 	if q, ok := message.(inline.Question); ok {
 		inline.Reply(q, a.answer(q))
 	}
@@ -67,7 +67,7 @@ func (a *streamActor) Receive(message any) {
 
 // answer does what is asked for. A panic leaves the stream without a schedule: it is served all the
 // same.
-func (a *streamActor) answer(q inline.Question) (err error) {
+func (a *actor) answer(q inline.Question) (err error) {
 	a.env.Lock.Lock()
 	defer a.env.Unlock()
 	s := a.stream
@@ -87,20 +87,20 @@ func (a *streamActor) answer(q inline.Question) (err error) {
 			e := a.env.Next(s.ID, m.Cursor, uint64(mem.Round(m.Size)/mem.Grain))
 			m.At = a.env.address(e)
 		}
-	case *inline.Call[change]:
-		return m.Do(change{a, s})
+	case *change:
+		a.set(s, m.to)
 	}
 	return nil
 }
 
-// change is a stream whose schedules its actor may set.
+// change gives a stream its schedules.
 type change struct {
-	actor  *streamActor
-	stream *Stream
+	inline.Answer
+	to Schedules
 }
 
 // set points the stream's cursors at the first entries of schedules.
-func (a *streamActor) set(s *Stream, to Schedules) {
+func (a *actor) set(s *Stream, to Schedules) {
 	s.schedules = to
 	s.planned.Store(to != Schedules{})
 	for i, x := range to {

@@ -1,11 +1,11 @@
 package stream
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"stalloc/actors/inline"
 	"stalloc/internal/mem"
 )
 
@@ -15,8 +15,8 @@ type Table struct {
 	env    Env
 	all    atomic.Pointer[[]*Stream] // in the order of first requests
 	byID   sync.Map
-	added  int            // so far
-	unused []*streamActor // of streams that are forgotten
+	added  int      // so far
+	unused []*actor // of streams that are forgotten
 	gone   struct {
 		hits, misses uint64 // of streams that are forgotten; under the host's lock
 	}
@@ -95,24 +95,31 @@ func (t *Table) Look(s *Stream, r *Request) error {
 	return r.Err
 }
 
-// Update gives a stream other schedules than before, or begins the same ones again.
-func (t *Table) Update(s *Stream, edit func(*Schedules)) error {
-	if s.actor == nil {
-		t.attachActor(s)
+// Update gives streams schedules where edit says so: others, or the same ones to begin again.
+func (t *Table) Update(edit func(*Stream, *Schedules) bool) (err error) {
+	for _, s := range t.All() {
+		var to Schedules
+		if s.Planned() { // nearly none, where a program makes a stream for each piece of work
+			t.env.Lock.Lock()
+			to = s.schedules
+			t.env.Unlock()
+		}
+		if !edit(s, &to) {
+			continue
+		}
+		if s.actor == nil {
+			t.attachActor(s)
+		}
+		m := &change{to: to}
+		t.env.System.Ask(s.actor.pid, m)
+		err = errors.Join(err, m.Err)
 	}
-	m := &inline.Call[change]{Do: func(c change) error {
-		to := c.stream.schedules
-		edit(&to)
-		c.actor.set(c.stream, to)
-		return nil
-	}}
-	t.env.System.Ask(s.actor.pid, m)
-	return m.Err
+	return err
 }
 
 // attachActor gives a stream an actor: one of a forgotten stream, or a new one.
 func (t *Table) attachActor(s *Stream) {
-	a := &streamActor{env: &t.env}
+	a := &actor{env: &t.env}
 	if n := len(t.unused); n > 0 {
 		a, t.unused = t.unused[n-1], t.unused[:n-1]
 	} else {

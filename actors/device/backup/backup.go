@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -123,14 +122,15 @@ func (s *Store) save(from device.Copier, x *Copy) error {
 	slices.SortFunc(x.blocks, func(a, b engine.Block) int { return cmp.Compare(a.Addr, b.Addr) })
 	parts := x.parts(func(engine.Block) bool { return true })
 	x.pieces = make([]*Piece, len(parts))
-	var unpinned atomic.Pointer[error]
-	err := hostmem.Parallel(len(parts), func(i int) error {
+	return hostmem.Parallel(len(parts), func(i int) error {
 		piece, err := s.Make(min(pieceSize, x.size-mem.Bytes(i)*pieceSize))
 		if piece == nil {
 			return err
 		}
 		if x.pieces[i] = piece; err != nil {
-			unpinned.Store(&err)
+			s.warnUnpinned.Do(func() {
+				s.log.Warn("memory of the host cannot be pinned; copies are slow", zap.Error(err))
+			})
 		}
 		for _, p := range parts[i] {
 			if err := from.Read(p.of(piece), p.addr); err != nil {
@@ -139,12 +139,6 @@ func (s *Store) save(from device.Copier, x *Copy) error {
 		}
 		return nil
 	})
-	if why := unpinned.Load(); why != nil {
-		s.warnUnpinned.Do(func() {
-			s.log.Warn("memory of the host cannot be pinned; copies are slow", zap.Error(*why))
-		})
-	}
-	return err
 }
 
 // Restore copies back what was kept of the blocks that still live.
