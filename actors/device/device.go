@@ -76,7 +76,7 @@ type Exporter interface {
 var ErrAlone = errors.New("the device knows of no others that it could share its memory with")
 
 // Device is the memory of one GPU. Implementations are safe for use from
-// several threads. Errors of the driver are *driver.Error; a full device
+// several threads, but for package sleeper's. Errors of the driver are *driver.Error; a full device
 // matches driver.ErrOutOfMemory.
 type Device interface {
 	// Reserve takes size bytes of address space, aligned to mem.HandleSize.

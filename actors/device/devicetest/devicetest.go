@@ -34,6 +34,12 @@ type Streams interface {
 // Run runs the suite. open returns a fresh device; it must have at least 64 MiB
 // free.
 func Run(t *testing.T, open func() device.Device) {
+	RunAlone(t, open)
+	run(t, open, "threads", (*suite).threads)
+}
+
+// RunAlone is Run for a device that one thread uses at a time.
+func RunAlone(t *testing.T, open func() device.Device) {
 	for _, c := range []struct {
 		name string
 		test func(*suite)
@@ -51,17 +57,8 @@ func Run(t *testing.T, open func() device.Device) {
 		{"contents move", (*suite).contentsMove},
 		{"fences", (*suite).fences},
 		{"full", (*suite).full},
-		{"threads", (*suite).threads},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := &suite{T: t, d: open()}
-			c.test(s)
-			s.ok(s.d.Close(), "Close")
-			s.ok(s.d.Close(), "second Close")
-			if _, err := s.d.Create(mem.HandleSize); err == nil {
-				t.Error("Create works on a closed device")
-			}
-		})
+		run(t, open, c.name, c.test)
 	}
 	t.Run("leaks", func(t *testing.T) {
 		s := &suite{T: t, d: open()}
@@ -69,6 +66,18 @@ func Run(t *testing.T, open func() device.Device) {
 		s.create()
 		if err := s.d.Close(); err == nil {
 			t.Error("Close does not report a reservation and a handle that were not given back")
+		}
+	})
+}
+
+func run(t *testing.T, open func() device.Device, name string, test func(*suite)) {
+	t.Run(name, func(t *testing.T) {
+		s := &suite{T: t, d: open()}
+		test(s)
+		s.ok(s.d.Close(), "Close")
+		s.ok(s.d.Close(), "second Close")
+		if _, err := s.d.Create(mem.HandleSize); err == nil {
+			t.Error("Create works on a closed device")
 		}
 	})
 }

@@ -9,8 +9,6 @@ import (
 )
 
 func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	x, known := d.handles[h]
 	if !known {
 		return unknown("cuMemMap", h)
@@ -32,11 +30,7 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 
 // Bound limits what is awake: Map makes no memory for a sleeping handle beyond it, 0: no bound.
 // Wake is not limited.
-func (d *Device) Bound(most mem.Bytes) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.most = most
-}
+func (d *Device) Bound(most mem.Bytes) { d.most = most }
 
 // exceeds reports whether more would be awake than Bound allows, with so much in addition.
 func (d *Device) exceeds(more mem.Bytes) bool {
@@ -73,8 +67,6 @@ func (d *Device) fill(x *handle) error {
 }
 
 func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	places, known := d.within(addr, size)
 	if !known { // the driver refuses
 		return d.Device.Access(addr, size)
@@ -83,8 +75,6 @@ func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 }
 
 func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	places, known := d.within(addr, size)
 	if !known {
 		return d.Device.Unmap(addr, size)

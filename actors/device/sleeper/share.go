@@ -19,8 +19,6 @@ type Exported struct {
 // Export returns the handles behind a range that is awake, and where the first of them is mapped.
 // They stay awake until Unexport.
 func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Exported, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	from, can := d.Device.(device.Exporter)
 	if !can {
 		return 0, nil, fmt.Errorf("no other process can be given memory of %s", d.Name())
@@ -46,8 +44,6 @@ func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Expor
 // Unexport takes back one Export of a range that is mapped as it was then. Who has it already
 // keeps it.
 func (d *Device) Unexport(addr mem.Addr, size mem.Bytes) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, p := range d.behind(addr, size) {
 		p.of.shares--
 	}
@@ -55,8 +51,6 @@ func (d *Device) Unexport(addr mem.Addr, size mem.Bytes) {
 
 // Shared returns the memory of handles that Export keeps awake, and what is imported.
 func (d *Device) Shared() (exported, imported mem.Bytes) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, h := range d.handles {
 		if h.shares > 0 {
 			exported += h.size
@@ -81,8 +75,6 @@ func (d *Device) behind(addr mem.Addr, size mem.Bytes) []*place {
 // Import maps what Export of another process returned, one handle after the other, and returns
 // where. It does not sleep, and no peer may use it. With an error nothing is mapped.
 func (d *Device) Import(all []Exported) (at mem.Addr, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	to, can := d.Device.(device.Exporter)
 	if !can {
 		return 0, fmt.Errorf("memory of other processes cannot be mapped on %s", d.Name())
@@ -119,8 +111,6 @@ func (d *Device) Import(all []Exported) (at mem.Addr, err error) {
 
 // EndImport unmaps what Import has mapped at an address. No pending work may use it.
 func (d *Device) EndImport(at mem.Addr) (known bool, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	size, known := d.imports[at]
 	if !known {
 		return false, nil
@@ -141,8 +131,6 @@ func (d *Device) undo(at mem.Addr, mapped, size mem.Bytes) error {
 
 // Close implements device.Device, and ends what is still imported.
 func (d *Device) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var errs []error
 	for at, size := range d.imports {
 		errs = append(errs, d.undo(at, size, size))

@@ -54,8 +54,6 @@ func runs(places []*place, call func(at mem.Addr, size mem.Bytes, run []*place) 
 
 // Mapped returns what is mapped, neighbouring places joined: where it begins, and how much it is.
 func (d *Device) Mapped() map[mem.Addr]mem.Bytes {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	all := map[mem.Addr]mem.Bytes{}
 	mapped := those(slices.Collect(maps.Values(d.places)), isMapped)
 	_ = runs(mapped, func(at mem.Addr, size mem.Bytes, _ []*place) error {
@@ -112,8 +110,6 @@ func (d *Device) use(places []*place) error {
 // memory has gone back, or some places are not mapped, and Sleep or Wake does the rest. Else
 // nothing has changed.
 func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	places := d.placesOf(handles)
 	if err := d.part(places); err != nil {
 		undone := d.join(places) // whose handles still have their memory
@@ -132,8 +128,6 @@ func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 // none, so far as the driver lets that be undone. What it holds is undefined. A handle that Map has
 // woken meanwhile is mapped at its other places, too.
 func (d *Device) Wake(handles []driver.Handle) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var made []*handle
 	places := d.placesOf(handles)
 	for _, p := range d.places { // left by calls that have failed
@@ -179,8 +173,6 @@ func (d *Device) empty(handles []*handle) error {
 // Place returns the first place of a handle, and its size, 0 if there is no such handle. One that
 // Export keeps awake has none for this.
 func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	x := d.handles[h]
 	if x == nil {
 		return 0, 0, false
@@ -193,8 +185,6 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) 
 
 // Behind returns the handles that a range lies in, every byte of which has a place.
 func (d *Device) Behind(addr mem.Addr, size mem.Bytes) (handles []driver.Handle) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, s := range d.behind(addr, size) {
 		handles = append(handles, s.of.name)
 	}
@@ -203,8 +193,6 @@ func (d *Device) Behind(addr mem.Addr, size mem.Bytes) (handles []driver.Handle)
 
 // Home says which place of a handle stays mapped until the device has been waited for.
 func (d *Device) Home(h driver.Handle, at mem.Addr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if x := d.handles[h]; x != nil {
 		x.home = at
 	}
@@ -213,8 +201,6 @@ func (d *Device) Home(h driver.Handle, at mem.Addr) {
 // Usable returns a place of a handle that work can use, its home or else the first: where a call of
 // the driver has failed some are mapped without access, or not at all.
 func (d *Device) Usable(h driver.Handle) (at mem.Addr, has bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	x := d.handles[h]
 	if x == nil || x.memory == nil {
 		return 0, false

@@ -15,11 +15,11 @@
 //
 // Every book tells what the driver has done, whichever call of it failed. So Sleep and Wake may be
 // tried again, and do what is left.
+//
+// It is for one thread at a time: the pool actor alone has it.
 package sleeper
 
 import (
-	"sync"
-
 	"stalloc/actors/device"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -28,7 +28,6 @@ import (
 // Device is a device that can sleep.
 type Device struct {
 	device.Device
-	mu      sync.Mutex
 	last    driver.Handle // its name
 	made    driver.Handle // the number of the last memory
 	handles map[driver.Handle]*handle
@@ -64,16 +63,10 @@ func New(d device.Device) *Device {
 }
 
 // Asleep returns how much memory the handles that sleep had.
-func (d *Device) Asleep() mem.Bytes {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.asleep
-}
+func (d *Device) Asleep() mem.Bytes { return d.asleep }
 
 // Size returns what handles have, asleep or not, and how much of it sleeps.
 func (d *Device) Size(handles []driver.Handle) (sum, asleep mem.Bytes) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, h := range handles {
 		x := d.handles[h]
 		if sum += x.size; x.memory == nil {
@@ -93,8 +86,6 @@ func (d *Device) EnablePeers(ordinals ...int) error {
 }
 
 func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	m, err := d.take(size)
 	if err != nil {
 		return 0, err
@@ -105,8 +96,6 @@ func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 }
 
 func (d *Device) Release(h driver.Handle) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	x, known := d.handles[h]
 	if !known {
 		return unknown("cuMemRelease", h)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestConforms(t *testing.T) {
-	devicetest.Run(t, func() device.Device {
+	devicetest.RunAlone(t, func() device.Device {
 		return sleeper.New(sim.New(sim.Config{Capacity: 128 * mem.MiB}))
 	})
 }

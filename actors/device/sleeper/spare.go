@@ -43,18 +43,10 @@ type spare struct {
 }
 
 // Keep says whether memory that is given up from now on becomes spare, or is released.
-func (d *Device) Keep(keep bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.spare.keep = keep
-}
+func (d *Device) Keep(keep bool) { d.spare.keep = keep }
 
 // Spare returns how much memory is held that no handle has.
-func (d *Device) Spare() mem.Bytes {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.spare.sum()
-}
+func (d *Device) Spare() mem.Bytes { return d.spare.sum() }
 
 func (x *spare) sum() (n mem.Bytes) {
 	for _, m := range x.all {
@@ -66,8 +58,6 @@ func (x *spare) sum() (n mem.Bytes) {
 // Rest makes a handle rest until no other handle has its memory; then Risen returns it. A handle
 // that other processes may have does not rest, and Risen returns it at once.
 func (d *Device) Rest(h driver.Handle) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	x := d.handles[h]
 	if x == nil || x.memory == nil || x.memory.exported {
 		d.spare.risen = append(d.spare.risen, h)
@@ -89,8 +79,6 @@ func (d *Device) rests(x *handle) {
 // spare memory; Risen returns them, too. Otherwise they would rest for ever, and their caller would
 // make other handles instead.
 func (d *Device) Raise() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var lost []*handle
 	for _, x := range d.handles {
 		if x.rests && x.guest == nil {
@@ -137,27 +125,17 @@ func (x *handle) forsake() {
 }
 
 // Resting returns how much memory the handles that rest had.
-func (d *Device) Resting() mem.Bytes {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.spare.resting
-}
+func (d *Device) Resting() mem.Bytes { return d.spare.resting }
 
 // Risen returns the handles that have risen since it was called last.
 func (d *Device) Risen() []driver.Handle {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	risen := d.spare.risen
 	d.spare.risen = nil
 	return risen
 }
 
 // DropSpare releases all spare memory.
-func (d *Device) DropSpare() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.spend(math.MaxInt64)
-}
+func (d *Device) DropSpare() error { return d.spend(math.MaxInt64) }
 
 // take returns memory: spare memory of the size if there is some, else new.
 func (d *Device) take(size mem.Bytes) (*memory, error) {
