@@ -6,32 +6,7 @@
 
 #include "runtime.h"
 
-static struct stalloc_driver driver;
-static stalloc_tracker the_tracker; /* written atomically */
-static bool driver_open;
-static char driver_problem[512];
-static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
-
-static void open_driver(void) {
-	driver_open = stalloc_driver_open(stalloc_conf("driver"), &driver, driver_problem,
-					  sizeof driver_problem) == 0;
-	driver.tracker = &the_tracker;
-}
-
-const struct stalloc_driver *stalloc_get_driver(char *err, size_t n) {
-	pthread_once(&driver_once, open_driver);
-	if (!driver_open) snprintf(err, n, "%s", driver_problem);
-	return driver_open ? &driver : NULL;
-}
-
-_Static_assert((int)STALLOC_MAPPED == STALLOC_CU_MAPPED &&
-		       (int)STALLOC_USABLE == STALLOC_CU_USABLE &&
-		       (int)STALLOC_UNMAPPED == STALLOC_CU_UNMAPPED,
-	       "stalloc.h and cuda/driver.h number the changes for trackers differently");
-
-void stalloc_set_tracker(stalloc_tracker tracker) {
-	__atomic_store_n(&the_tracker, tracker, __ATOMIC_RELEASE);
-}
+static const struct stalloc_driver *driver; /* once a call has entered */
 
 /* Live blocks, in a hash table by address. */
 struct block {
@@ -53,45 +28,49 @@ static struct block **bucket(uint64_t addr) {
 	return &buckets[(addr >> 9) * 0x9E3779B97F4A7C15u >> 52];
 }
 
+/* Where the block at an address is in its bucket, or would be. */
+static struct block **find(uint64_t addr) {
+	struct block **at = bucket(addr);
+	while (*at && (*at)->addr != addr) at = &(*at)->next;
+	return at;
+}
+
+static int failed(const char *call, int code, char *err, size_t n) {
+	snprintf(err, n, "%s failed with driver error %d (%s)", call, code,
+		 stalloc_driver_error_name(driver, code));
+	return STALLOC_ERR_DRIVER;
+}
+
 /* Between the two the device's primary context is current, and no call ends a capture. Called with
  * the lock held. */
 static int mode_before;
 static int enter(int device, char *err, size_t n) {
 	stalloc_cu_device dev;
-	int code = driver.cuInit(0);
-	const char *call = "cuInit";
-	if (!code && !contexts[device]) {
-		call = "cuDevicePrimaryCtxRetain";
-		code = driver.cuDeviceGet(&dev, device);
-		if (!code) code = driver.cuDevicePrimaryCtxRetain(&contexts[device], dev);
-	}
-	if (!code) {
-		call = "cuCtxPushCurrent";
-		code = driver.cuCtxPushCurrent(contexts[device]);
-	}
-	if (code) {
-		snprintf(err, n, "%s failed with driver error %d (%s)", call, code,
-			 stalloc_driver_error_name(&driver, code));
-		return STALLOC_ERR_DRIVER;
-	}
+	int code;
+	if (!(driver = stalloc_get_driver(err, n))) return STALLOC_ERR_DRIVER;
+	if ((code = driver->cuInit(0))) return failed("cuInit", code, err, n);
+	if (!contexts[device] && ((code = driver->cuDeviceGet(&dev, device)) ||
+				  (code = driver->cuDevicePrimaryCtxRetain(&contexts[device], dev))))
+		return failed("cuDevicePrimaryCtxRetain", code, err, n);
+	if ((code = driver->cuCtxPushCurrent(contexts[device])))
+		return failed("cuCtxPushCurrent", code, err, n);
 	mode_before = STALLOC_CU_CAPTURE_MODE_RELAXED;
-	driver.cuThreadExchangeStreamCaptureMode(&mode_before);
+	driver->cuThreadExchangeStreamCaptureMode(&mode_before);
 	return STALLOC_OK;
 }
 
 static void leave(void) {
 	stalloc_cu_context popped;
-	driver.cuThreadExchangeStreamCaptureMode(&mode_before);
-	driver.cuCtxPopCurrent(&popped);
+	driver->cuThreadExchangeStreamCaptureMode(&mode_before);
+	driver->cuCtxPopCurrent(&popped);
 }
 
 int stalloc_capturing(int device, void *stream) {
 	char err[512];
 	int status = 0, code = -1;
-	if (!stalloc_get_driver(err, sizeof err)) return -1;
 	pthread_mutex_lock(&lock);
 	if (enter(device, err, sizeof err) == STALLOC_OK) {
-		code = driver.cuStreamIsCapturing((stalloc_cu_stream)stream, &status);
+		code = driver->cuStreamIsCapturing((stalloc_cu_stream)stream, &status);
 		leave();
 	}
 	pthread_mutex_unlock(&lock);
@@ -103,15 +82,14 @@ static bool free_in_driver(const struct block *b) {
 	static _Atomic bool logged;
 	char err[256];
 	if (enter(b->device, err, sizeof err) == STALLOC_OK) {
-		stalloc_track(&driver, b->device, b->addr, b->size, STALLOC_UNMAPPED);
-		int code = driver.cuMemFree(b->addr);
+		stalloc_track(driver, b->device, b->addr, b->size, STALLOC_UNMAPPED);
+		int code = driver->cuMemFree(b->addr);
 		leave();
 		if (!code) {
 			counts[b->device].bytes -= b->size;
 			return true;
 		}
-		snprintf(err, sizeof err, "cuMemFree failed with driver error %d (%s)", code,
-			 stalloc_driver_error_name(&driver, code));
+		failed("cuMemFree", code, err, sizeof err);
 	}
 	stalloc_log_once(&logged,
 			 "a freed block of %llu bytes cannot be given back to the driver yet: %s",
@@ -145,7 +123,6 @@ int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, ch
 			size_t n) {
 	size_t size = stalloc_round(asked);
 	stalloc_cu_addr addr = 0;
-	if (!stalloc_get_driver(err, n)) return STALLOC_ERR_DRIVER;
 	struct block *b = malloc(sizeof *b);
 	if (!b) {
 		snprintf(err, n, "the host has no memory left");
@@ -155,27 +132,21 @@ int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, ch
 	retry_frees(AT_ONCE);
 	int result = enter(device, err, n);
 	if (result == STALLOC_OK) {
-		int code = driver.cuMemAlloc(&addr, size);
+		char call[64];
+		int code = driver->cuMemAlloc(&addr, size);
 		leave();
-		if (code) {
-			snprintf(err, n, "cuMemAlloc of %zu bytes failed with driver error %d (%s)",
-				 size, code, stalloc_driver_error_name(&driver, code));
-			result = code == STALLOC_CU_OUT_OF_MEMORY ? STALLOC_ERR_MEMORY
-								  : STALLOC_ERR_DRIVER;
-		}
+		snprintf(call, sizeof call, "cuMemAlloc of %zu bytes", size);
+		if (code) result = failed(call, code, err, n);
+		if (code == STALLOC_CU_OUT_OF_MEMORY) result = STALLOC_ERR_MEMORY;
 	}
 	if (result == STALLOC_OK) {
-		*b = (struct block){.next = *bucket(addr),
-				    .addr = addr,
-				    .size = size,
-				    .asked = asked,
-				    .graph = graph,
-				    .device = device};
+		*b = (struct block){.next = *bucket(addr), .addr = addr, .size = size,
+				    .asked = asked, .graph = graph, .device = device};
 		*bucket(addr) = b;
 		counts[device].bytes += size;
 		counts[device].served++;
-		stalloc_track(&driver, device, addr, size, STALLOC_MAPPED);
-		stalloc_track(&driver, device, addr, size, STALLOC_USABLE);
+		stalloc_track(driver, device, addr, size, STALLOC_MAPPED);
+		stalloc_track(driver, device, addr, size, STALLOC_USABLE);
 		*out = (void *)(uintptr_t)addr;
 	} else {
 		free(b);
@@ -189,7 +160,7 @@ void stalloc_plain_retry_frees(void) {
 	pthread_mutex_lock(&lock);
 	retry_frees(refused_n);
 	pthread_mutex_unlock(&lock);
-	stalloc_tidy(&driver); /* of imports */
+	stalloc_tidy(driver); /* of imports */
 }
 
 /* False: not a plain driver allocation. cuMemFree waits for pending work, so blocks that other
@@ -197,9 +168,8 @@ void stalloc_plain_retry_frees(void) {
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
 	pthread_mutex_lock(&lock);
-	struct block **at = bucket(addr), *b;
-	while ((b = *at) && b->addr != addr) at = &b->next;
-	bool known = b != NULL;
+	struct block **at = find(addr), *b = *at;
+	const bool known = b != NULL;
 	if (known) {
 		*at = b->next;
 		*freed = (struct stalloc_freed){.asked = b->asked, .device = b->device};
@@ -239,8 +209,7 @@ static struct stalloc_block block_info(const struct block *b) {
 
 bool stalloc_plain_find(uint64_t addr, struct stalloc_block *out) {
 	pthread_mutex_lock(&lock);
-	const struct block *b = *bucket(addr);
-	while (b && b->addr != addr) b = b->next;
+	const struct block *b = *find(addr);
 	if (b) *out = block_info(b);
 	pthread_mutex_unlock(&lock);
 	return b != NULL;
@@ -263,10 +232,7 @@ bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size) {
 	for (int i = 0; i < BUCKETS && !found; i++)
 		for (found = buckets[i]; found && addr - found->addr >= found->size;)
 			found = found->next;
-	if (found) {
-		*start = found->addr;
-		*size = found->size;
-	}
+	if (found) *start = found->addr, *size = found->size;
 	pthread_mutex_unlock(&lock);
 	return found != NULL;
 }

@@ -138,8 +138,10 @@ size_t stalloc_imported_bytes(int device);
 bool stalloc_needs_met(char *err, size_t n);
 bool stalloc_thread_fits(void);
 
-/* fallback.c: plain driver allocations, when there is no engine. */
+/* cuda.c: the driver, opened by the first call; NULL: it cannot be, and err says why. */
 const struct stalloc_driver *stalloc_get_driver(char *err, size_t n);
+
+/* fallback.c: plain driver allocations, when there is no engine. */
 /* graph: the private pool of a captured request, whose block goes back with the pool; 0: none. */
 int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, char *err, size_t n);
 void stalloc_plain_release_graphs(int device, uint64_t pool);
