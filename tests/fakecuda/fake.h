@@ -62,7 +62,7 @@ int current_device(void); /* -1: no current context */
 void context_reset(void);
 long context_live(void);
 
-/* stream.c */
+/* stream.c, capture.c, event.c */
 int capture_blocks(void); /* and invalidates the captures it would break */
 int stream_capture(void *stream, int begin);
 void stream_reset(void);
