@@ -37,12 +37,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often a thread that Go has called spins before it returns to Go. It must not wait in C
- * for longer: the holder may be a goroutine that Go's collector has stopped, and the
- * collector may be waiting for this very call to return. (A thread that enters C just as the
- * world stops can be missed: reentersyscall checks for the collector before it counts as
- * being in a system call. Nobody then takes its processor away until the runtime's monitor
- * wakes, after a minute.) */
+/* How often a thread that Go has called spins before it returns to Go. It must not wait in C for
+ * longer: the holder may be a goroutine that Go's collector has stopped, and the collector may be
+ * waiting for this very call to return. (A thread that enters C just as the world stops can be
+ * missed: reentersyscall checks for the collector before it counts as being in a system call.
+ * Nobody then takes its processor away until the runtime's monitor wakes, after a minute.) */
 #define STALLOC_GO_SPINS 80
 /* A thread of the program that has called Go before keeps its processor of Go's scheduler, so
  * that its next call is cheaper, and the collector can miss it in the same way. So a sleeping
