@@ -1,10 +1,9 @@
-/* A stand-in for the Go engine, in C, for builds under ThreadSanitizer, which does not see
- * the order that Go code makes, and for tests of libstalloc alone.
+/* A stand-in for the Go engine, in C, for builds under ThreadSanitizer, which does not see the
+ * order that Go code makes, and for tests of libstalloc alone.
  *
  * Its range is an index over plain host memory, and it serves with the fast path's own functions
- * what they leave to it. A step goes by a schedule of what the one
- * before asked for, served where that was; behind one that is not as expected comes one
- * without. */
+ * what they leave to it. A step goes by a schedule of what the one before asked for, served where
+ * that was; behind one that is not as expected comes one without. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

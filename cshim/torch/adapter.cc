@@ -182,17 +182,16 @@ class Adapter final : public Requests {
 	// Exports the block that contains ptr to other processes. False: it cannot be exported.
 	bool exported(void *ptr, caching::ShareableHandle *out) const {
 		size_t offset = 0;
-		out->handle.resize(256);
-		for (;;) {
-			const long length = library_.export_block(ptr, &offset, out->handle.data(),
-								  out->handle.size());
+		long length = 256;
+		do {
+			out->handle.resize(static_cast<size_t>(length) + 1);
+			length = library_.export_block(ptr, &offset, out->handle.data(),
+						       out->handle.size());
 			if (length < 0) return false;
-			const bool complete = static_cast<size_t>(length) < out->handle.size();
-			out->handle.resize(static_cast<size_t>(length) + !complete);
-			if (!complete) continue;
-			out->offset = static_cast<ptrdiff_t>(offset);
-			return true;
-		}
+		} while (static_cast<size_t>(length) >= out->handle.size());
+		out->handle.resize(static_cast<size_t>(length));
+		out->offset = static_cast<ptrdiff_t>(offset);
+		return true;
 	}
 };
 

@@ -65,6 +65,10 @@ struct Books {
 	int64_t ooms = 0;
 	uint64_t retries_before = 0;
 
+	void sample(const stalloc_stats &s, const DeviceStats &native) {
+		reserved.sample(s.reserved, s.peak_reserved, native.reserved_bytes[kAll].current);
+		active.sample(s.active, s.peak_active, native.active_bytes[kAll].current);
+	}
 	// Restarts places with those of the live blocks.
 	void restart_places(const std::vector<Block> &live) {
 		places.clear();

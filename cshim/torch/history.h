@@ -25,6 +25,7 @@ using caching::TraceEntry;
 // costs one load while it is off.
 class Recorder {
       public:
+	explicit Recorder(caching::CUDAAllocator *native) : native_(native) {}
 	bool on() const { return on_.load(std::memory_order_relaxed); }
 
 	bool has_trackers() const { return !trackers_.empty(); }
@@ -60,10 +61,8 @@ class Recorder {
 	}
 
 	TraceEntry entry(TraceEntry::Action action, DeviceIndex device, size_t addr, size_t size,
-			 const Owner &owner, Context frames,
-			 caching::CUDAAllocator *native) const {
+			 const Owner &owner = {}, Context frames = nullptr) const {
 		if (when_.load(std::memory_order_relaxed) < RecordContext::ALLOC) frames = nullptr;
-		(void)native;
 		return {
 			action,
 			device,
@@ -79,7 +78,7 @@ class Recorder {
 			compiling(),
 #endif
 #if STALLOC_TORCH >= 210
-			native->getUserMetadata(),
+			native_->getUserMetadata(),
 #endif
 		};
 	}
@@ -116,6 +115,7 @@ class Recorder {
 		return compile_contexts().empty() ? "N/A" : compile_contexts().top();
 	}
 
+	[[maybe_unused]] caching::CUDAAllocator *const native_;
 	std::atomic<bool> on_{false}, recording_{false};
 	std::atomic<RecordContext> when_{RecordContext::NEVER};
 	std::atomic<caching::CreateContextFn> gather_{nullptr};

@@ -19,8 +19,7 @@ class Ledger : public Delegate {
 		for (DeviceIndex d = 0; d < c10::cuda::device_count(); d++) {
 			DeviceStats stats = native->getDeviceStats(d);
 			Books &b = books_[d];
-			const stalloc_meters now = held_by(stats, true);
-			library_.set_other(d, &now, 0);
+			tell(d, stats, false, true);
 			b.reserved = {stats.reserved_bytes[kAll].peak,
 				      stats.reserved_bytes[kAll].current, 0};
 			b.active = {stats.active_bytes[kAll].peak, stats.active_bytes[kAll].current,
@@ -44,15 +43,14 @@ class Ledger : public Delegate {
 	}
 	DeviceStats getDeviceStats(DeviceIndex d) override {
 		DeviceStats sum = native->getDeviceStats(d);
-		stalloc_meters m = held_by(sum);
-		library_.set_other(d, &m, 0);
+		stalloc_meters m;
+		tell(d, sum);
 		stalloc_stats s = library_.stats(d);
 		library_.snapshot(d, &m, nullptr, 0);
 		s = consistent(s, m);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
-		b.reserved.sample(s.reserved, s.peak_reserved, sum.reserved_bytes[kAll].current);
-		b.active.sample(s.active, s.peak_active, sum.active_bytes[kAll].current);
+		b.sample(s, sum);
 		b.active.peak = std::max(b.active.peak, m.of[kAll][STALLOC_ALLOCATED].peak);
 		for (size_t pool : {kAll, kSmall, kLarge}) {
 			const stalloc_meter *now = m.of[pool], *was = b.before.of[pool];
@@ -98,8 +96,7 @@ class Ledger : public Delegate {
 		native->resetPeakStats(d);
 		library_.reset_peak(d);
 		DeviceStats theirs = native->getDeviceStats(d);
-		const stalloc_meters now = held_by(theirs);
-		library_.set_other(d, &now, 1);
+		tell(d, theirs, true);
 		stalloc_stats s = library_.stats(d);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
@@ -140,22 +137,19 @@ class Ledger : public Delegate {
 		return ptr && library_.find(ptr, block) == STALLOC_OK;
 	}
 
+	// Tells libstalloc what native holds now; with reset all peaks start again.
+	void tell(DeviceIndex d, const DeviceStats &native, bool reset = false, bool peaks = false) {
+		const stalloc_meters now = held_by(native, peaks);
+		library_.set_other(d, &now, reset);
+	}
 	// Updates the meters after what native holds may have changed.
 	void refresh(DeviceIndex device) {
 		DeviceStats theirs = native->getDeviceStats(device);
-		const stalloc_meters now = held_by(theirs);
-		library_.set_other(device, &now, 0);
+		tell(device, theirs);
 		Books &b = books_[device];
-		bool changed = false;
-		{
-			std::lock_guard<std::mutex> hold(b.lock);
-			changed = b.reserved.other != theirs.reserved_bytes[kAll].current;
-		}
-		if (!changed) return;
-		stalloc_stats s = library_.stats(device);
 		std::lock_guard<std::mutex> hold(b.lock);
-		b.reserved.sample(s.reserved, s.peak_reserved, theirs.reserved_bytes[kAll].current);
-		b.active.sample(s.active, s.peak_active, theirs.active_bytes[kAll].current);
+		if (b.reserved.other != theirs.reserved_bytes[kAll].current)
+			b.sample(library_.stats(device), theirs);
 	}
 	void refresh_all() {
 		if (!native->initialized()) return;

@@ -15,16 +15,13 @@
 
 namespace stalloc {
 
-#define STALLOC_USED(X)                                                                          \
-	X(malloc)                                                                                \
-	X(release) X(base) X(find) X(snapshot) X(set_other) X(stale) X(record_stream)            \
-		X(lasting_stream) X(empty_cache) X(set_memory_fraction) X(set_tracker)           \
-			X(get_stats) X(reset_peak) X(last_error) X(export_block) X(import_block) \
-				X(end_import) X(begin_pool) X(end_pool) X(release_pool)          \
-					X(pool_purpose) X(retain_pool) X(pool_uses)              \
-						X(empty_pool) X(capture_pool) X(malloc_at)       \
-							X(captures) X(serves_pools)      \
-								X(pools_held)
+#define STALLOC_USED(X)                                                                     \
+	X(malloc) X(release) X(base) X(find) X(record_stream) X(lasting_stream) X(malloc_at) \
+	X(begin_pool) X(end_pool) X(release_pool) X(pool_purpose) X(retain_pool)            \
+	X(pool_uses) X(empty_pool) X(capture_pool) X(captures) X(serves_pools) X(pools_held) \
+	X(empty_cache) X(set_memory_fraction) X(get_stats) X(reset_peak) X(last_error)      \
+	X(snapshot) X(set_other) X(stale) X(set_tracker) X(export_block) X(import_block)    \
+	X(end_import)
 
 struct Library {
 #define STALLOC_FIELD(name) decltype(&stalloc_##name) name = nullptr;

@@ -12,7 +12,8 @@ namespace stalloc {
 
 class Recording : public Ledger {
       public:
-	using Ledger::Ledger;
+	Recording(caching::CUDAAllocator *native, const char *path)
+		: Ledger(native, path), recorder_(native) {}
 
 	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override {
 		native->attachAllocatorTraceTracker(tracker);
@@ -35,8 +36,8 @@ class Recording : public Ledger {
 				const auto action = allocated ? TraceEntry::SEGMENT_ALLOC
 							      : TraceEntry::SEGMENT_FREE;
 				if (recorder_.has_trackers())
-					recorder_.notify_only(recorder_.entry(
-						action, d, from, n, {}, nullptr, native));
+					recorder_.notify_only(
+						recorder_.entry(action, d, from, n));
 			});
 	}
 
@@ -62,9 +63,9 @@ class Recording : public Ledger {
 	// caller holds the locks that keep mappings unchanged.
 	void replace_shown() {
 		auto tell = [&](TraceEntry::Action action, size_t d, size_t at, size_t size) {
-			recorder_.notify_only(recorder_.entry(action, static_cast<DeviceIndex>(d),
-							      at, size, {}, nullptr, native),
-					      true);
+			recorder_.notify_only(
+				recorder_.entry(action, static_cast<DeviceIndex>(d), at, size),
+				true);
 		};
 		for (const auto &[d, at, size] : shown_)
 			tell(TraceEntry::SEGMENT_FREE, d, at, size);
@@ -88,8 +89,8 @@ class Recording : public Ledger {
 			const auto action =
 				mapped ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
 			if (recorder_.keeps(action)) // not for trackers: a place is no mapping
-				b.history.add(recorder_.entry(action, device, at, size, owner,
-							      frames, native));
+				b.history.add(
+					recorder_.entry(action, device, at, size, owner, frames));
 		};
 	}
 	// Enters the place of a new block. The books' lock is held.
@@ -186,9 +187,9 @@ class Recording : public Ledger {
 		if (!find(const_cast<void *>(ptr), &block)) return false;
 		if (!recorder_.on()) return true;
 		const auto device = static_cast<DeviceIndex>(block.device);
-		TraceEntry e = recorder_.entry(
-			TraceEntry::ANNOTATE, device, reinterpret_cast<size_t>(ptr), block.asked,
-			owner_of(block), nullptr, native);
+		TraceEntry e = recorder_.entry(TraceEntry::ANNOTATE, device,
+					       reinterpret_cast<size_t>(ptr), block.asked,
+					       owner_of(block));
 		e.user_metadata_ = metadata;
 		std::lock_guard<std::mutex> hold(books_[device].lock);
 		if (recorder_.notify(e)) books_[device].history.add(std::move(e));
@@ -215,7 +216,7 @@ class Recording : public Ledger {
 	void note(Books &b, TraceEntry::Action action, DeviceIndex device, void *ptr, size_t size,
 		  const Owner &owner, Context frames) {
 		TraceEntry e = recorder_.entry(action, device, reinterpret_cast<size_t>(ptr), size,
-					       owner, std::move(frames), native);
+					       owner, std::move(frames));
 		if (recorder_.notify(e)) b.history.add(std::move(e));
 	}
 

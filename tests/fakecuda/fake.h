@@ -118,8 +118,7 @@ long handle_live(void);
 void memory_reset(void);
 long mapping_live(void);
 long reservation_live(void);
-/* Bytes that can be read and written by the device from addr on, in mapped
- * pages, at most size. */
+/* Bytes that can be read and written by the device from addr on, in mapped pages, at most size. */
 size_t accessible(uintptr_t addr, size_t size, int device);
 
 /* plain.c */

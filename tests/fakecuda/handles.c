@@ -11,10 +11,9 @@
 
 #define POISON 0xCB
 
-/* A handle's value is its index + 1 below the number of times the index was
- * reused, so that a released value never names a newer handle, unless values are
- * to come again. No place in the memfd is used twice: what is punched out takes
- * no memory. */
+/* A handle's value is its index + 1 below the number of times the index was reused, so that a
+ * released value never names a newer handle, unless values are to come again. No place in the memfd
+ * is used twice: what is punched out takes no memory. */
 static struct handle {
 	off_t at; /* in the memfd */
 	size_t size;
