@@ -21,7 +21,6 @@ const (
 	stagePolled
 	stageLent
 	stageFirst
-	stageRepoll
 	stageSecond
 	stageRegions
 	stageBorrow
@@ -60,12 +59,10 @@ func (e *Engine) next() bool {
 	case stageFirst:
 		a.began, a.means = e.policy.Reserved(), e.preferences()
 		return e.try(a.means, a.ev.Addr)
-	case stageRepoll:
-		a.stage = stageSecond
+	case stageSecond:
 		if asked := a.lenders[a.asked:]; e.fences.atWork(asked) {
 			e.rule.borrowed += len(asked)
 		}
-	case stageSecond:
 		means := a.means &^ engine.MeansPoll
 		if e.mayWait() {
 			means |= engine.MeansWait
@@ -148,83 +145,6 @@ func (e *Engine) try(means engine.Means, planned mem.Addr) bool {
 	return e.feed(ev)
 }
 
-// feed hands the policy an event, and its batch to the runner. It reports whether the event is
-// settled for the policy: then the stage is the next one.
-func (e *Engine) feed(ev engine.Event) bool {
-	e.batch = e.policy.Step(ev, e.batch[:0])
-	return e.translate()
-}
-
-func (e *Engine) proceed(ev engine.Event) {
-	a := &e.act
-	if a.syncing {
-		a.syncing = false
-		if a.unsynced = ev.Kind == engine.EvFailed && ev.Failed == 0; !a.unsynced {
-			e.fences.synced()
-		}
-	}
-	if e.feed(ev) {
-		e.advance()
-	}
-}
-
-// translate hands the policy's batch on: fences become events of the driver where their streams
-// may be named. It reports whether the batch is the policy's last for the event.
-func (e *Engine) translate() bool {
-	a := &e.act
-	for i := range e.batch {
-		switch op := e.batch[i]; op.Kind {
-		case engine.OpFence:
-			e.fence(op)
-		case engine.OpSync:
-			if a.ev.Capturing { // it would end the capture
-				a.unsynced = true
-				return e.feed(engine.Event{Kind: engine.EvFailed, Failed: i, Req: a.ev.Req})
-			}
-			if a.syncing = true; a.ev.Kind == engine.EvAlloc { // is this stream captured?
-				e.record(a.ev.Stream, true, i)
-			}
-			e.put(op, i)
-		default:
-			e.put(op, i)
-		}
-	}
-	n := len(e.batch)
-	if n > 0 && e.batch[n-1].Kind == engine.OpResume {
-		return false
-	}
-	if a.stage != stageSettled {
-		last := engine.Op{}
-		if n > 0 {
-			last = e.batch[n-1]
-		}
-		e.outcome(last)
-	}
-	return true
-}
-
-// fence has the policy's fence wait for a stream.
-func (e *Engine) fence(op engine.Op) {
-	a, urgent := &e.act, op.Addr == 0
-	if a.ev.Kind == engine.EvFree && urgent {
-		b, _ := e.policy.Lookup(a.ev.Addr)
-		e.late[op.Fence] = b
-	}
-	if a.ev.Kind == engine.EvFree && a.ev.Idle {
-		e.fences.passed = append(e.fences.passed, waiter{op.Fence, urgent})
-		return
-	}
-	if a.ev.Kind == engine.EvAlloc {
-		a.lenders = append(a.lenders, op.Stream)
-		a.wait.from, a.wait.stalled = a.now, true
-	}
-	e.fences.add(op.Stream, waiter{op.Fence, urgent})
-	// The stream of a view, for whose addresses this waits, may be gone when the block is freed.
-	if urgent && !a.ev.Deferred {
-		e.name(op.Stream)
-	}
-}
-
 // outcome goes on after an attempt of the policy: by the stage and by how it ended.
 func (e *Engine) outcome(last engine.Op) {
 	a := &e.act
@@ -247,7 +167,7 @@ func (e *Engine) outcome(last engine.Op) {
 	case a.stage == stageBorrow && !granted:
 		a.stage = stageRollback
 	case a.stage == stageFirst && pending:
-		if a.stage = stageRepoll; len(a.lenders) > a.asked {
+		if a.stage = stageSecond; len(a.lenders) > a.asked {
 			a.delay = idleDelay
 		}
 		e.poll(all)

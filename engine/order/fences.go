@@ -39,7 +39,8 @@ type event struct {
 // waiter is a fence of the policy.
 type waiter struct {
 	fence  driver.Fence
-	urgent bool // memory comes free with it
+	urgent bool         // memory comes free with it
+	freed  engine.Block // that it is a late free of, if it is of one
 }
 
 // add has something wait for a stream: it is late.

@@ -47,7 +47,7 @@ func TestFences(t *testing.T) {
 	next := driver.Fence(0)
 	add := func(id mem.StreamID, urgent bool) {
 		next++
-		p.add(id, waiter{next, urgent})
+		p.add(id, waiter{fence: next, urgent: urgent})
 		p.record(id, 0)
 	}
 	for i := range 30 {
@@ -74,8 +74,8 @@ func TestFences(t *testing.T) {
 	p.done[1], p.done[2], p.done[4] = true, true, true
 	// 5 cannot be asked about; 4 adds fence 31 on a fourth stream, for the next time.
 	expect("the oldest have", all, list{3, 1, 4, 7, 10, 2, 5, 8, 3}, list{1, 4, 7, 2}, 26, 12, 1)
-	p.add(1, waiter{100, true}) // 5 is of stream 1, too
-	p.add(7, waiter{101, true}, waiter{102, true})
+	p.add(1, waiter{fence: 100, urgent: true}) // 5 is of stream 1, too
+	p.add(7, waiter{fence: 101, urgent: true}, waiter{fence: 102, urgent: true})
 	if x := p.record(1, 0); x != 32 {
 		t.Errorf("the event is number %d", x)
 	}

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"stalloc/engine"
-	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
@@ -33,8 +32,7 @@ type Engine struct {
 	cfg      Config
 	fences   fences
 	rule     rule
-	late     map[driver.Fence]engine.Block // late frees, by the policy's fence
-	waits    map[uint64]request            // requests that come again
+	waits    map[uint64]request // requests that come again
 	lastPoll engine.Nanos
 
 	act   action
@@ -73,8 +71,8 @@ type request struct {
 
 // New returns a policy that waits.
 func New(policy Policy, cfg Config) *Engine {
-	return &Engine{policy: policy, cfg: cfg, late: map[driver.Fence]engine.Block{},
-		waits: map[uint64]request{}, fences: fences{late: map[mem.StreamID][]waiter{}}}
+	return &Engine{policy: policy, cfg: cfg, waits: map[uint64]request{},
+		fences: fences{late: map[mem.StreamID][]waiter{}}}
 }
 
 // Step takes one event of the runner and appends the operations now due to out, to be done in
@@ -229,15 +227,11 @@ func (e *Engine) pass(w waiter) {
 			panic("a passed fence needs no operation")
 		}
 	}
-	b, known := e.late[w.fence]
-	if !known {
+	b := w.freed
+	if b.Size == 0 || b.Pool != 0 {
 		return
 	}
-	delete(e.late, w.fence)
-	if now, still := e.policy.Lookup(b.Addr); still && now.Pending {
-		return // it waits for other fences as well
-	}
-	if b.Pool == 0 {
+	if now, still := e.policy.Lookup(b.Addr); !still || !now.Pending { // no other fence is left
 		e.put(engine.Op{Kind: engine.OpFreed, Addr: b.Addr, Size: b.Size, Stream: b.Stream}, -1)
 	}
 }
