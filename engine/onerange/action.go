@@ -40,7 +40,6 @@ type action struct {
 
 // request is what was asked for, and what was tried for it.
 type request struct {
-	asked bool // there is one
 	req   uint64
 	size  mem.Bytes // asked for
 	n     unit      // rounded
@@ -53,7 +52,7 @@ type request struct {
 	viewFailed    bool // no view could be made
 	wholly        bool // a new view is to be of whole handles
 	waited        bool // the device was waited for, if it could be
-	remade        bool // all that is free was given back for it
+	remade        bool // all that is free was, or is being, given back for it
 	reason        engine.Reason
 	code          int
 }

@@ -1,11 +1,6 @@
 package onerange
 
 import (
-	"cmp"
-	"iter"
-	"slices"
-
-	"stalloc/engine"
 	"stalloc/engine/index"
 	"stalloc/internal/mem"
 )
@@ -63,108 +58,76 @@ func (e *Engine) blockOf(a mem.Addr) (index.Block, bool) {
 	return e.idx.Block(at)
 }
 
-// Lookup returns the live or pending block that starts at addr.
-func (e *Engine) Lookup(addr mem.Addr) (engine.Block, bool) {
-	b, ok := e.blockOf(addr)
-	if !ok {
-		return engine.Block{}, false
-	}
-	h := &e.heaps[heapAt(b.Arena)]
-	return engine.Block{
-		Addr: addr, Size: bytesOf(b.Size), Asked: bytesOf(b.Size) - mem.Bytes(b.Slack),
-		Stream: h.stream, Pool: h.pool,
-		Pending: b.State == index.Pending,
-	}, true
+// A view is a private address range of one block, over handles that lie apart in
+// their arena. When its block is freed the bytes go back to the arena, and the view
+// stays mapped: a later block that it is large enough for takes it over, once the
+// handles under it are free or replaced.
+type view struct {
+	extent           // its addresses; inArena: of which the class says nothing
+	arena   uint32   // 0: not used
+	handles []uint32 // in order
+	// in it: positions where nothing is mapped any more. Such a view is being dropped, and
+	// keeps its handles until then.
+	holes       []int
+	size        unit   // of the handles together
+	inArena     bool   // its addresses are its arena's own: what could not be unmapped there
+	block       unit   // that lies in it, by where it begins; 0: idle
+	fence       uint64 // after the last block's work, 0: passed or not recorded
+	dirty       bool   // work may still use the addresses
+	unmapFailed bool   // it could not be unmapped, and serves nobody
 }
 
-// Blocks yields the live and pending blocks, in no order. Nothing may change meanwhile.
-func (e *Engine) Blocks() iter.Seq[engine.Block] {
-	return func(yield func(engine.Block) bool) {
-		for b := range e.idx.Blocks() {
-			if x, _ := e.Lookup(e.addr(b.At)); !yield(x) {
-				return
-			}
+// parts calls do with what the n units of a block from at on are in its arena: the handles
+// of the view from the first on, of which the block may leave the start out.
+func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {
+	skip := at - e.views[x].at
+	for _, h := range e.views[x].handles {
+		c := &e.handles[h]
+		size := min(n, c.size-skip)
+		do(c.at+skip, c.at+skip+size)
+		if n -= size; n == 0 {
+			return
 		}
+		skip = 0
 	}
 }
 
-// HandlesOf returns the handles whose private pool is one of those that is says; an unmapped handle
-// is the default pool's.
-func (e *Engine) HandlesOf(is func(pool uint64) bool) (list []engine.Index) {
-	for h, x := range e.handles {
-		if x.size > 0 && !x.rests && is(e.heaps[heapAt(x.arena)].pool) {
-			list = append(list, engine.Index(h))
-		}
+func (e *Engine) newView(v view) uint32 {
+	if n := len(e.spareViews); n > 0 {
+		x := e.spareViews[n-1]
+		e.spareViews = e.spareViews[:n-1]
+		v.handles = e.views[x].handles[:0]
+		e.views[x] = v
+		return x
 	}
-	return list
+	e.views = append(e.views, v)
+	return uint32(len(e.views) - 1)
 }
 
-// PlaceOf returns the address of a handle in its arena, 0 if it has none. There it is unmapped only
-// after a wait for the device; in a view, once streams have done their work on the block.
-func (e *Engine) PlaceOf(h engine.Index) mem.Addr {
-	if x := &e.handles[h]; x.arena != 0 {
-		return e.addr(x.at)
+// dropView forgets a view that is not mapped any more.
+func (e *Engine) dropView(x uint32) {
+	v := &e.views[x]
+	for _, h := range v.handles {
+		e.handles[h].aliases--
 	}
-	return 0
+	if v.fence != 0 {
+		delete(e.fenceOf, v.fence)
+	}
+	e.stats.Mapped -= int(v.size / pageUnits)
+	if v.inArena {
+		e.addVoid(v.arena, v.at, v.at+v.size)
+	} else {
+		e.window.put(v.extent)
+	}
+	*v = view{handles: v.handles[:0]}
+	e.spareViews = append(e.spareViews, x)
 }
 
-// Indexed: its blocks are in the index that the fast path uses.
-func (e *Engine) Indexed() bool { return true }
-
-// Stats returns the counts as of the last event.
-func (e *Engine) Stats() engine.Stats {
-	s, t := e.stats, e.idx.Total()
-	s.Load, s.PeakLoad, s.Pending = bytesOf(t.Load), bytesOf(t.PeakLoad), bytesOf(t.Pending)
-	s.Blocks, s.Hits, s.Fits = t.Blocks, s.Hits+t.Hits, s.Fits+t.Fits
-	s.Handles = int(e.held / pageUnits)
-	for x := range e.arenas {
-		s.FreeHandles += int(e.idx.Room(uint32(x)).Free / pageUnits)
+// clean notes that the work on a view's addresses has passed.
+func (e *Engine) clean(x uint32) {
+	v := &e.views[x]
+	if v.fence != 0 {
+		delete(e.fenceOf, v.fence)
 	}
-	s.Views = len(e.views) - 1 - len(e.spareViews)
-	return s
-}
-
-// Gaps calls do with every gap of a stream's arena, by address; with none of a tooFragmented one.
-// The place of a handle that rests is one: the handle is back there when memory is needed.
-func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
-	s := e.arenaOf(stream, small)
-	if e.tooFragmented(s) {
-		return
-	}
-	gaps := slices.Collect(e.idx.Gaps(s))
-	for x := range e.views {
-		v := &e.views[x]
-		if s != 0 && v.arena == s && v.isFormer() && e.handles[v.handles[0]].rests {
-			gaps = append(gaps, index.Gap{Lo: v.at, Hi: v.at + v.size})
-		}
-	}
-	slices.SortFunc(gaps, func(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) })
-	for i, g := range gaps {
-		if i+1 < len(gaps) && gaps[i+1].Lo == g.Hi {
-			gaps[i+1].Lo = g.Lo
-			continue
-		}
-		do(engine.Range{Addr: e.addr(g.Lo), Size: bytesOf(g.Size())})
-	}
-}
-
-// LargestFree returns the size of the largest gap.
-func (e *Engine) LargestFree() (n mem.Bytes) {
-	for s := range e.arenas {
-		for g := range e.idx.Gaps(uint32(s)) {
-			n = max(n, bytesOf(g.Size()))
-		}
-	}
-	return n
-}
-
-// Within returns the live or pending block that contains addr. It looks at all of them.
-func (e *Engine) Within(addr mem.Addr) (engine.Block, bool) {
-	at := unit((addr - e.cfg.Base) / mem.Addr(mem.Grain))
-	for b := range e.idx.Blocks() {
-		if addr >= e.cfg.Base && at >= b.At && at < b.At+b.Size {
-			return e.Lookup(e.addr(b.At))
-		}
-	}
-	return engine.Block{}, false
+	v.fence, v.dirty = 0, false
 }

@@ -12,8 +12,6 @@ type candidate struct {
 	offset unit   // of the block in the view
 	cost   int
 	near   int // the least cost of a view that has just ended, and is a page short at most
-	// Where the block begins and ends in parts of handles that are not under the view yet: these.
-	first, last uint32
 }
 
 // stitch serves the request by the cheapest view. If free handles fall short, it makes the
@@ -23,7 +21,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	if e.tooFragmented(a.arena) && e.roomy() {
 		return out, false
 	}
-	first, last, whole := e.ends(a.n)
+	_, _, whole := e.ends(a.n)
 	free := e.freeHandles(a.arena)
 	if lack := whole - free; lack > 0 {
 		if a.createFailed && (a.triedUnmapped || e.units(e.unmapped) < lack) {
@@ -36,17 +34,13 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 		return e.growBy(lack, out)
 	}
 	e.epoch++ // what was chosen last is free to be chosen again
-	skip := e.pickNew()
+	e.pickNew()
 	best := candidate{cost: len(e.picks) * costMap, near: len(e.picks) * costMap}
 	looked := 0 // handles under views
 	for x := 1; x < len(e.views) && looked < mostLooked; x++ {
 		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.unmapFailed && !v.inArena &&
 			!e.cfg.Without.Has(without.Reuse) {
-			looked += e.compare(&best, candidate{view: uint32(x)}, free)
-			if first.handle|last.handle != 0 {
-				looked += e.compare(&best, candidate{view: uint32(x), offset: skip,
-					first: first.handle, last: last.handle}, free)
-			}
+			looked += e.compare(&best, uint32(x), free)
 		}
 	}
 	if a.prefers(engine.MeansWait) && best.cost > 0 && e.idx.Total().Pending >= a.n {
@@ -61,37 +55,31 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 
 // compare replaces the best candidate by one through a view if that can be had and is cheaper, and
 // returns how many handles it has looked at.
-func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
-	a, v := &e.act, &e.views[c.view]
-	if c.first|c.last == 0 {
-		if c.offset = e.headUsed(v); v.size < a.n+c.offset {
-			c.offset = 0
-		}
+func (e *Engine) compare(best *candidate, x uint32, free unit) (looked int) {
+	a, v := &e.act, &e.views[x]
+	c := candidate{view: x, offset: e.headUsed(v)}
+	if v.size < a.n+c.offset {
+		c.offset = 0
 	}
 	n := a.n + c.offset
+	if n > v.room() {
+		return 1
+	}
 	more := max(n-v.size, 0)
-	if more > 0 && (c.first|c.last != 0 || n > v.room()) {
-		return 1
-	}
-	// the block begins in the first handle
-	if c.offset >= e.handles[v.handles[0]].size {
-		return 1
-	}
-	swaps, spare := 0, free-more
-	for i, h := range v.handles {
+	swaps, spare, skip := 0, free-more, c.offset
+	for _, h := range v.handles {
 		if n <= 0 || swaps*costSwap >= best.cost {
 			break
 		}
 		looked++
 		size := e.handles[h].size
-		if stays, by := e.stays(&c, i, n); stays {
-			if e.isIn(v, h, 0, size) {
-				spare -= size
-			}
-		} else if swaps++; by == 0 {
+		if stays := e.isIn(v, h, skip, n); !stays {
+			swaps++
+			spare -= size
+		} else if e.isIn(v, h, 0, size) {
 			spare -= size
 		}
-		n -= size
+		n, skip = n-size, 0
 	}
 	captured := e.isCaptured(v.arena) // a view that fails is unmapped
 	c.cost = swaps * costSwap
@@ -106,23 +94,6 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		*best = c
 	}
 	return looked + 1
-}
-
-// stays reports whether a handle under a view can stay there, of a block that has n units left
-// from it on; if not, which one is to come, zero: any that is free.
-func (e *Engine) stays(c *candidate, i int, n unit) (stays bool, by uint32) {
-	v := &e.views[c.view]
-	h := v.handles[i]
-	skip := unit(0)
-	if by = c.last; i == 0 {
-		skip, by = c.offset, c.first
-	} else if n > e.handles[h].size {
-		by = 0
-	}
-	if by != 0 && e.handles[by].size == e.handles[h].size && e.isIn(v, by, skip, n) {
-		return h == by, by
-	}
-	return e.isIn(v, h, skip, n), 0
 }
 
 // isIn reports whether the units [skip, n) of a handle under a view are free in its
@@ -140,11 +111,4 @@ func (e *Engine) headUsed(v *view) unit {
 		return 0
 	}
 	return max(g.Lo-c.at, 0)
-}
-
-func (e *Engine) freeHandles(s uint32) (n unit) {
-	for h := range e.whole(s) {
-		n += e.handles[h].size
-	}
-	return n
 }

@@ -68,11 +68,14 @@ func (e *Engine) Check() error {
 		}
 		total += e.handles[h].size
 	}
-	for _, h := range e.resting {
-		if x := &e.handles[h]; x.arena != 0 || !x.rests || slices.Contains(e.unmapped, h) {
-			return fmt.Errorf("handle %d rests: %+v", h, *x)
+	for h, x := range e.handles {
+		if !x.rests {
+			continue
 		}
-		total += e.handles[h].size
+		if x.arena != 0 || slices.Contains(e.unmapped, uint32(h)) {
+			return fmt.Errorf("handle %d rests: %+v", h, x)
+		}
+		total += x.size
 	}
 	var leaving unit
 	for _, of := range e.fenceOf {

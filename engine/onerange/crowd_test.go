@@ -65,7 +65,7 @@ func TestCrowd(t *testing.T) {
 		for i := 0; i < blocks; i += 2 {
 			free(i)
 		}
-		if round == 0 && !e.tooFragmented(e.mainArena()) {
+		if round == 0 && !e.tooFragmented(firstArena) {
 			t.Fatal("there are few gaps")
 		}
 		run(engine.Event{Kind: engine.EvBoundary})

@@ -2,57 +2,13 @@ package onerange
 
 import (
 	"fmt"
+	"iter"
 
 	"stalloc/engine"
 	"stalloc/engine/index"
 	"stalloc/internal/invariants"
 	"stalloc/internal/mem"
-	"stalloc/internal/without"
 )
-
-// Config says where the addresses lie and what memory may be spent on time. Start
-// from DefaultConfig.
-type Config struct {
-	Base   mem.Addr  // start of the reserved address window, a multiple of 2 MiB
-	Window mem.Bytes // its size: at least 64 MiB, at most 4 TiB
-	Limit  mem.Bytes // most physical memory to create; 0: what the device gives
-
-	SmallLimit mem.Bytes   // requests up to this have an arena of their own
-	HandleMost mem.Bytes   // the largest handle, a power of two; 2 MiB: all are of one size
-	HandlePart int         // a handle is at most such a part of the load
-	GrowPart   int         // memory is made in such parts of a handle
-	Without    without.Set // for measurements
-}
-
-// DefaultConfig returns the policy measured best on the recorded traces.
-func DefaultConfig() Config {
-	return Config{
-		Base: 1 << 40, Window: maxWindow,
-		SmallLimit: 64 * mem.KiB,
-		HandleMost: 64 * mem.MiB, // up to here the driver takes no longer than for the smallest
-		HandlePart: 384,
-		GrowPart:   8,
-	}
-}
-
-const maxWindow = 4 * mem.TiB
-
-// withDefaults repairs values that no engine can work with: it has no one to
-// report them to, and its callers read them from a checked configuration.
-func (c Config) withDefaults() Config {
-	if c.Window <= 0 || c.Window > maxWindow {
-		c.Window = maxWindow
-	}
-	c.Window = max(c.Window&^(mem.HandleSize-1), 64*mem.MiB)
-	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
-	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
-	c.HandleMost = max(c.HandleMost, mem.HandleSize)
-	c.HandlePart, c.GrowPart = max(c.HandlePart, 1), max(c.GrowPart, 1)
-	if c.Without.Has(without.Small) {
-		c.SmallLimit = 0
-	}
-	return c
-}
 
 // A heap is what one stream of one pool has. Its free bytes serve nobody else until they
 // are lent (lend.go), or the device has been waited for.
@@ -100,7 +56,7 @@ type handle struct {
 	size    unit   // 0: the number is not used
 	aliases int32  // views that map it
 	epoch   uint64 // == Engine.epoch: already picked
-	rests   bool   // its memory may be another's: it has no place, but former ones
+	rests   bool   // lent to nobody: its memory may be another's, and its places are former ones
 }
 
 // Engine is the state. Its zero value is not usable; see New.
@@ -137,7 +93,6 @@ type handleTable struct {
 	handles  []handle
 	freeIDs  []uint32 // of handles
 	unmapped []uint32 // made for a request that failed: mapped at no place
-	resting  []uint32 // lent to nobody, with former places
 	pages    []uint32 // page of the window → the handle whose place it is
 	epoch    uint64   // of a choice among them
 	held     unit     // their sizes
@@ -160,10 +115,9 @@ type fenceTable struct {
 // New returns an engine that owns no memory yet, over an empty index.
 func New(cfg Config, idx index.Index) *Engine {
 	cfg = cfg.withDefaults()
-	pages := uint32(cfg.Window / mem.HandleSize)
 	e := &Engine{
 		cfg: cfg, idx: idx,
-		window: addresses{next: 1, limit: pages}, // page 0 stands for none
+		window: addresses{next: pageUnits, limit: unitsOf(cfg.Window)}, // place 0 stands for none
 		heapTable: heapTable{arenas: make([]arena, firstArena), heaps: make([]heap, 1),
 			heapOfKey: map[heapKey]uint32{}, captured: map[uint64]bool{}},
 		handleTable: handleTable{handles: make([]handle, 1)},
@@ -172,23 +126,6 @@ func New(cfg Config, idx index.Index) *Engine {
 	}
 	e.SetLimit(0)
 	return e
-}
-
-// Largest is the most that an engine holds, and so the most that a gap or a block can
-// have: as many bits are left for a size beside a start.
-const Largest = mem.Bytes(mostHeld) * mem.Grain
-
-const mostHeld = unit(1)<<(64-index.PlaceBits) - pageUnits
-
-// SetLimit bounds the physical memory that may be created from now on, within
-// Config.Limit; zero goes back to that.
-func (e *Engine) SetLimit(n mem.Bytes) {
-	if n <= 0 || e.cfg.Limit > 0 && n > e.cfg.Limit {
-		n = e.cfg.Limit
-	}
-	if e.limit = mostHeld; n > 0 {
-		e.limit = min(unit(n/mem.Grain), mostHeld)
-	}
 }
 
 // Step takes one event and appends the operations now due to out.
@@ -262,6 +199,14 @@ func (e *Engine) heapOf(ev *engine.Event) uint32 {
 	return h
 }
 
+// allArenas yields the arenas, in the order in which streams and pools were seen.
+func (e *Engine) allArenas() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for s := uint32(firstArena); int(s) < len(e.arenas) && yield(s); s++ {
+		}
+	}
+}
+
 func (e *Engine) addr(at unit) mem.Addr { return e.cfg.Base + mem.Addr(bytesOf(at)) }
 
 // place returns the place of an address, or false if no block can begin there.
@@ -282,6 +227,3 @@ func (e *Engine) setPlace(h uint32, at, size unit) {
 		e.pages[p] = h
 	}
 }
-
-// Reserved returns the physical memory held.
-func (e *Engine) Reserved() mem.Bytes { return bytesOf(e.held) }

@@ -147,7 +147,8 @@ func (e *Engine) ungrow(out []engine.Op) []engine.Op {
 		return e.serve(out)
 	}
 	a, size := &e.act, e.units(e.picks)
-	x := e.newView(view{arena: a.arena, at: a.at, inArena: true, unmapFailed: true, size: size})
+	x := e.newView(view{arena: a.arena, extent: extent{at: a.at}, inArena: true, unmapFailed: true,
+		size: size})
 	e.views[x].handles = append(e.views[x].handles, e.picks...)
 	for _, h := range e.picks {
 		e.handles[h].aliases++

@@ -6,7 +6,6 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/driver"
-	"stalloc/internal/mem"
 )
 
 // One stream's memory serves another: before memory is made for a stream, others lend theirs, in
@@ -99,7 +98,7 @@ func (e *Engine) leave() {
 		e.idx.Take(x.arena, x.at, x.at+x.size)
 		e.setPlace(0, x.at, x.size)
 		e.arenas[x.arena].held -= x.size
-		v := e.newView(view{arena: x.arena, at: x.at, inArena: true, size: x.size})
+		v := e.newView(view{arena: x.arena, extent: extent{at: x.at}, inArena: true, size: x.size})
 		e.views[v].handles = append(e.views[v].handles, h)
 		x.aliases++
 		x.arena, x.at = 0, 0
@@ -151,7 +150,6 @@ func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 		if want > 0 {
 			want -= e.handles[h].size
 			e.handles[h].rests = true
-			e.resting = append(e.resting, h)
 			out = append(out, engine.Op{Kind: engine.OpRest, Handle: engine.Index(h)})
 		}
 	}
@@ -167,12 +165,10 @@ func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 
 // rise takes a resting handle back, to the place it left: plans rely on that (Gaps).
 func (e *Engine) rise(ev engine.Event, out []engine.Op) []engine.Op {
-	i := slices.Index(e.resting, uint32(ev.Handle))
-	if i < 0 {
+	if int(ev.Handle) >= len(e.handles) || !e.handles[ev.Handle].rests {
 		return append(out, engine.Op{Kind: engine.OpUnknown})
 	}
 	e.handles[ev.Handle].rests = false
-	e.resting = slices.Delete(e.resting, i, i+1)
 	e.unmapped = append(e.unmapped, uint32(ev.Handle))
 	for x := range e.views {
 		if v := &e.views[x]; v.arena != 0 && v.isFormer() && v.handles[0] == uint32(ev.Handle) {
@@ -182,6 +178,3 @@ func (e *Engine) rise(ev engine.Event, out []engine.Op) []engine.Op {
 	}
 	return out
 }
-
-// Lending returns what is lent and still in use by its streams' work.
-func (e *Engine) Lending() mem.Bytes { return bytesOf(e.lentPending) }

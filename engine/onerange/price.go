@@ -80,19 +80,11 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 	if !isLarge(s) {
 		return pageUnits
 	}
-	x := e.idx.Room(s)
-	if e.heaps[heapAt(s)].persistent { // it may lend them
-		x = e.idx.Room(e.mainArena())
-	}
-	load, often := x.Load+n, e.trimsRepeatedly()
-	if e.trims.row == 0 || often { // else all begins anew, as with a second model in one process
-		load = max(load, x.Peak)
-	}
-	most := unitsOf(e.cfg.HandleMost)
-	if often {
-		load *= trimHandleScale
+	x, t, most := e.idx.Room(s), e.idx.Total(), unitsOf(e.cfg.HandleMost)
+	load := x.Load + n
+	if e.trimsRepeatedly() {
+		load = trimHandleScale * max(load, x.Peak)
 	} else {
-		t := e.idx.Total()
 		most = min(most, handleBlocks*(t.Load+n)/unit(t.Blocks+1))
 	}
 	return max(pageUnits, powerOf2(min(most, load/unit(e.cfg.HandlePart))))
@@ -133,14 +125,4 @@ func powerOf2(n unit) unit {
 		return 0
 	}
 	return 1 << (bits.Len64(uint64(n)) - 1)
-}
-
-func (e *Engine) mainArena() uint32 {
-	main, peak := uint32(0), unit(0)
-	for s := range e.allArenas() {
-		if p := e.idx.Room(s).Peak; isLarge(s) && p > peak {
-			main, peak = s, p
-		}
-	}
-	return main
 }

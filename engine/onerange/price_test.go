@@ -16,8 +16,6 @@ type builder struct {
 	req  uint64
 	made []mem.Bytes // for the last request, by handle
 	ops  []engine.Op
-
-	persistent bool // the stream of requests
 }
 
 func newBuilder(t *testing.T) *builder {
@@ -29,8 +27,7 @@ func (b *builder) alloc(size mem.Bytes, id mem.StreamID) mem.Addr {
 	b.t.Helper()
 	b.req++
 	b.made = b.made[:0]
-	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Asked: size, Stream: id,
-		Persistent: b.persistent})
+	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Asked: size, Stream: id})
 	if last.Kind != engine.OpGrant {
 		b.t.Fatalf("%v: %+v", size, last)
 	}
@@ -77,12 +74,6 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 	b.alloc(100*mem.MiB, 1)
 	if size := b.made[0]; size != mem.HandleSize {
 		t.Errorf("handles of %v for a stream of 100 MiB", size)
-	}
-	b.persistent = true
-	b.alloc(100*mem.MiB, 1)
-	b.persistent = false
-	if size := b.made[0]; size != 64*mem.MiB {
-		t.Errorf("handles of %v for a stream that may lend them", size)
 	}
 	b.alloc(mem.KiB, 0)
 	if len(b.made) != 1 || b.made[0] != mem.HandleSize {

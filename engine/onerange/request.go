@@ -7,7 +7,7 @@ import (
 )
 
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{request: request{asked: true, req: ev.Req, size: ev.Asked, means: ev.Means,
+	e.act = action{request: request{req: ev.Req, size: ev.Asked, means: ev.Means,
 		reason: engine.RefusedDevice}}
 	a := &e.act
 	if ev.Asked < 0 || ev.Asked > min(e.cfg.Window/2, Largest) {

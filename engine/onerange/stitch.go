@@ -2,26 +2,10 @@ package onerange
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"stalloc/engine"
 )
-
-// whole yields the wholly free handles of an arena, those in the smallest gaps first.
-func (e *Engine) whole(s uint32) iter.Seq[uint32] {
-	return func(yield func(uint32) bool) {
-		for g := range e.idx.Gaps(s) {
-			for at := pagesOf(g.Lo); at < g.Hi; {
-				h := e.pages[at/pageUnits]
-				c := &e.handles[h]
-				if at = c.at + c.size; c.at >= g.Lo && at <= g.Hi && !yield(h) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // pickFree chooses wholly free handles without the mark of n units together: the largest, so that
 // they are few, and of equals those in the smallest gaps. False: there are not as many.
@@ -33,20 +17,7 @@ func (e *Engine) pickFree(n unit) bool {
 		}
 	}
 	e.sortPicks()
-	picked, spare := 0, uint32(0)
-	for _, h := range e.picks {
-		if size := e.handles[h].size; size <= n {
-			e.picks[picked] = h
-			picked++
-			n -= size
-		} else {
-			spare = h
-		}
-	}
-	if e.picks = e.picks[:picked]; n > 0 && spare != 0 {
-		e.picks, n = append(e.picks, spare), 0
-	}
-	return n <= 0
+	return e.cutPicks(n) <= 0
 }
 
 // sortPicks brings the largest of the picked handles to the front.
@@ -96,12 +67,12 @@ func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 		}
 	} else {
 		c.offset = e.pickNew()
-		base, class, ok := e.window.get(uint32(e.units(e.picks) / pageUnits))
+		x, ok := e.window.get(e.units(e.picks))
 		if !ok {
 			a.viewFailed, a.reason = true, engine.RefusedWindow
 			return out, false
 		}
-		c.view = e.newView(view{arena: a.arena, at: unit(base) * pageUnits, class: class})
+		c.view = e.newView(view{arena: a.arena, extent: x})
 	}
 	a.view, a.offset = c.view, c.offset
 	if len(e.swaps)+len(e.picks) == 0 {
@@ -112,26 +83,35 @@ func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 	return e.await(phaseStitch, e.stitchOps(out)), true
 }
 
-// pickUnder chooses what comes under a candidate's view in place of what cannot stay. False: there
-// is not as much.
+// pickUnder chooses what comes under a candidate's view in place of what cannot stay: a free handle
+// of the same size for each. False: there is not as much.
 func (e *Engine) pickUnder(c *candidate) bool {
 	v := &e.views[c.view]
-	at, n := v.at, e.act.n+c.offset
+	at, n, skip := v.at, e.act.n+c.offset, c.offset
 	for i, h := range v.handles {
 		if n <= 0 {
 			break
 		}
 		x := &e.handles[h]
-		if stays, by := e.stays(c, i, n); stays && x.epoch != e.epoch {
+		if e.isIn(v, h, skip, n) && x.epoch != e.epoch {
 			x.epoch = e.epoch
 		} else {
-			e.swaps = append(e.swaps, swap{pos: i, at: at, handle: by})
-			e.handles[by].epoch = e.epoch
+			e.swaps = append(e.swaps, swap{pos: i, at: at})
 		}
-		at += x.size
-		n -= x.size
+		at, n, skip = at+x.size, n-x.size, 0
 	}
-	return e.pickSwaps(v)
+	left := len(e.swaps)
+	for h := range e.whole(v.arena) {
+		x := &e.handles[h]
+		i := slices.IndexFunc(e.swaps, func(s swap) bool {
+			return s.handle == 0 && e.handles[v.handles[s.pos]].size == x.size
+		})
+		if x.epoch != e.epoch && i >= 0 {
+			e.swaps[i].handle, x.epoch = h, e.epoch
+			left--
+		}
+	}
+	return left == 0
 }
 
 func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
@@ -146,21 +126,6 @@ func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 		out = e.mapPicks(out)
 	}
 	return out
-}
-
-// pickSwaps chooses a free handle for each swap that has none yet, of the size of the one that
-// goes; false if there are not as many.
-func (e *Engine) pickSwaps(v *view) bool {
-	for h := range e.whole(v.arena) {
-		x := &e.handles[h]
-		i := slices.IndexFunc(e.swaps, func(s swap) bool {
-			return s.handle == 0 && e.handles[v.handles[s.pos]].size == x.size
-		})
-		if x.epoch != e.epoch && i >= 0 {
-			e.swaps[i].handle, x.epoch = h, e.epoch
-		}
-	}
-	return !slices.ContainsFunc(e.swaps, func(s swap) bool { return s.handle == 0 })
 }
 
 // stitched enters what a batch has mapped. A view in which something is missing is

@@ -28,7 +28,7 @@ func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 			c.released = true
 		}
 		l, s := large(uint32(h)), small(uint32(h))
-		idle = idle || e.idx.Room(l).Free+e.idx.Room(s).Free >= pageUnits || e.hasIdleView(l)
+		idle = idle || e.idx.Room(l).Free+e.idx.Room(s).Free >= pageUnits || e.hasView(l, true)
 	}
 	if !idle {
 		return e.release(out)
@@ -36,8 +36,12 @@ func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 	return e.await(phaseWait, e.sync(out))
 }
 
-func (e *Engine) hasIdleView(s uint32) bool {
-	return slices.ContainsFunc(e.views, func(v view) bool { return v.arena == s && v.block == 0 })
+// hasView reports whether there is a view of an arena, or only an idle one; also one that could not
+// be unmapped.
+func (e *Engine) hasView(s uint32, idle bool) bool {
+	return slices.ContainsFunc(e.views, func(v view) bool {
+		return v.arena == s && !(idle && v.block != 0)
+	})
 }
 
 // trimmed reports whether the trim may take what an arena has.
@@ -124,12 +128,10 @@ func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 
 func (e *Engine) release(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
-	for _, list := range [][]uint32{e.unmapped, e.resting} {
-		for _, h := range list {
-			if e.handles[h].aliases == 0 {
-				e.picks = append(e.picks, h)
-				out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
-			}
+	for h, x := range e.handles {
+		if x.size > 0 && x.arena == 0 && x.aliases == 0 {
+			e.picks = append(e.picks, uint32(h))
+			out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
 		}
 	}
 	if len(e.picks) == 0 {
@@ -141,7 +143,7 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 // trimEnded goes on with a request, or forgets what a private pool had.
 func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 	a := &e.act
-	if a.asked {
+	if a.remade {
 		a.trimming.active, a.createFailed = false, false
 		return e.serve(out)
 	}
@@ -157,7 +159,7 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 
 func (e *Engine) empty(h uint32) bool {
 	for s := large(h); s <= small(h); s++ {
-		if e.arenas[s].held > 0 || e.idx.Room(s).Load > 0 || e.hasView(s) {
+		if e.arenas[s].held > 0 || e.idx.Room(s).Load > 0 || e.hasView(s, false) {
 			return false
 		}
 	}
@@ -169,17 +171,14 @@ func (e *Engine) empty(h uint32) bool {
 func (e *Engine) Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID) {
 	e.maybeEmpty = slices.DeleteFunc(e.maybeEmpty, func(h uint32) bool {
 		c := &e.heaps[h]
-		if e.isUncaptured(c) && e.empty(h) {
-			e.retire(h)
+		switch {
+		case !e.empty(h), c.pool != 0 && !e.isUncaptured(c):
 			return true
-		}
-		if c.pool != 0 || !e.empty(h) {
-			return true
-		}
-		if keep(c.stream) {
+		case c.pool == 0 && keep(c.stream):
 			return false
+		case c.pool == 0:
+			gone = append(gone, c.stream)
 		}
-		gone = append(gone, c.stream)
 		e.retire(h)
 		return true
 	})
@@ -191,7 +190,7 @@ func (e *Engine) retire(h uint32) {
 	for s := large(h); s <= small(h); s++ {
 		c := &e.arenas[s]
 		for _, x := range c.extents {
-			e.window.put(x.base, x.class)
+			e.window.put(x)
 		}
 		*c = arena{voids: c.voids[:0], extents: c.extents[:0]}
 	}
@@ -204,11 +203,6 @@ func (e *Engine) retire(h uint32) {
 // retired stands in a heap that is nobody's.
 const retired = 1<<64 - 1
 
-// hasView reports whether a view of an arena is there, also one that could not be unmapped.
-func (e *Engine) hasView(s uint32) bool {
-	return slices.ContainsFunc(e.views, func(v view) bool { return v.arena == s })
-}
-
 func (e *Engine) released(done int) {
 	if done > 0 && e.act.requested {
 		e.trims.add(e.idx.Total().Steps)
@@ -219,7 +213,6 @@ func (e *Engine) released(done int) {
 		e.freeIDs = append(e.freeIDs, h)
 		e.stats.Releases++
 	}
-	gone := func(h uint32) bool { return e.handles[h].size == 0 }
-	e.unmapped = slices.DeleteFunc(e.unmapped, gone)
-	e.resting = slices.DeleteFunc(e.resting, gone)
+	e.unmapped = slices.DeleteFunc(e.unmapped,
+		func(h uint32) bool { return e.handles[h].size == 0 })
 }

@@ -1,12 +1,43 @@
 package onerange
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
-// An extent is what an arena has of the window's addresses at a time.
+// The window is cut into extents of a power of two pages, one for each view and some for each
+// arena. What is given back is kept by size and never merged: the window is thousands of times
+// larger than a device, and a view's size is one that comes again.
+type addresses struct {
+	next  unit // never used from here on
+	limit unit
+	spare [33][]unit // by class
+}
+
+// An extent is addresses from a place on, of 1 << class pages.
 type extent struct {
-	base  uint32
+	at    unit
 	class uint8
 }
+
+func (x extent) room() unit { return pageUnits << x.class }
+
+// get returns an extent of at least n units.
+func (w *addresses) get(n unit) (x extent, ok bool) {
+	x = extent{w.next, uint8(bits.Len64(uint64(pagesOf(n)/pageUnits - 1)))}
+	if spare := &w.spare[x.class]; len(*spare) > 0 {
+		x.at = (*spare)[len(*spare)-1]
+		*spare = (*spare)[:len(*spare)-1]
+		return x, true
+	}
+	if x.at+x.room() > w.limit {
+		return extent{}, false
+	}
+	w.next += x.room()
+	return x, true
+}
+
+func (w *addresses) put(x extent) { w.spare[x.class] = append(w.spare[x.class], x.at) }
 
 // extend gives an arena more addresses: the first stream's as many as the device has
 // memory, others few, and each time twice as many.
@@ -20,10 +51,9 @@ func (e *Engine) extend(s uint32, n unit) bool {
 		if want = max(want, n, pageUnits); want > unitsOf(e.cfg.Window) {
 			return false
 		}
-		base, class, ok := e.window.get(uint32((want + pageUnits - 1) / pageUnits))
-		if ok {
-			c.extents = append(c.extents, extent{base, class})
-			e.addVoid(s, unit(base)*pageUnits, unit(base+1<<class)*pageUnits)
+		if x, ok := e.window.get(want); ok {
+			c.extents = append(c.extents, x)
+			e.addVoid(s, x.at, x.at+x.room())
 			return true
 		}
 		if want <= max(n, pageUnits) {
@@ -57,10 +87,7 @@ func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
 		}
 		missing = (missing + pageUnits - 1) / pageUnits * pageUnits
 		if missing > v.hi-v.lo {
-			missing = v.hi - v.lo
-			if e.below(s, v.lo)+missing+e.above(s, v.hi) < n {
-				continue
-			}
+			continue
 		}
 		if best < 0 || missing < lack || n == 0 {
 			best, lack = i, missing
@@ -77,10 +104,6 @@ func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
 
 func (e *Engine) below(s uint32, at unit) unit {
 	return e.idx.Gap(s, at-1).Size()
-}
-
-func (e *Engine) above(s uint32, at unit) unit {
-	return e.idx.Gap(s, at).Size() // what ends there is the void
 }
 
 // takeVoid takes the addresses up to end out of the action's void.
