@@ -23,6 +23,7 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
     load_state_dict. From then on as much of it as other tensors need is copied to the host after
     each step, and comes back before the next step uses it. While some is away, PyTorch's own
     optimizers (but LBFGS) step part by part: only the states of one part must be on the device.
+    If a later part fails, step() raises a StallocError, and its next call updates the rest.
     Where everything fits, nothing is copied; "always" copies all of it. Losses and weights are
     bit-identical to those without.
 
@@ -74,6 +75,7 @@ class _Offloaded:
         self.quiet = False  # reading the states does not wake them
         self.untold = ""  # a warning that waits until they are read again
         self.made = False  # this step has made states
+        self.done: list[Part] = []  # parts that a step which has failed has updated
         self.whole = _offload_step.undivided(torch, optimizer)
         if self.whole is None:
             self.parts.append(Part(torch, library, every=True))
@@ -142,20 +144,29 @@ class _Offloaded:
 
     def _by_parts(self, optimizer: Any) -> None:
         whole: Any = self.whole
-
-        def step(part: Part) -> None:
-            part.wake()
-            whole(optimizer)
-            self.lend(optimizer, part)
-
         self.divide(optimizer)
         devices = {device for part in self.parts for device in part.devices}
         away = any(self.binding.stats(device).asleep for device in devices)
-        if optimizer.__dict__["state"] and not away:
+        if optimizer.__dict__["state"] and not away and not self.done:
             whole(optimizer)  # one step takes less time; reading the states, it wakes them
             return
+        groups = _offload_step.groups_of(self.torch, optimizer, self.parts)
         with self.unread():
-            _offload_step.by_parts(self.torch, optimizer, self.parts, step)
+            for part in [part for part in self.parts if part not in self.done]:
+                try:
+                    part.wake()
+                    _offload_step.update(whole, optimizer, groups[part])
+                except Exception as error:
+                    if not self.done:
+                        raise
+                    raise StallocError(
+                        f"stalloc: the optimizer's step has updated {len(self.done)} of "
+                        f"{len(self.parts)} parts of the parameters; make room, and call step() "
+                        f"again with the same gradients, which updates the rest: {error}"
+                    ) from error
+                self.done.append(part)
+                self.lend(optimizer, part)
+            self.done.clear()
 
     def divide(self, optimizer: Any) -> None:
         """Gives parameters that are new a part."""
@@ -204,6 +215,7 @@ class _Offloaded:
 
     def _adopt(self, optimizer: Any, *_: Any) -> None:
         """Moves loaded states to the regions."""
+        self.done.clear()  # the next step is of all
         if self.quiet:
             return  # of one part, which moves by itself
         self.divide(optimizer)
@@ -213,6 +225,8 @@ class _Offloaded:
 
     def _end(self, why: str) -> None:
         """Ends offloading: the states stay on the device."""
+        if self.done:
+            raise StallocError(f"stalloc: finish the optimizer's step first, for {why}")
         self.wake()
         if not self.over:
             self.over, self.told = True, False

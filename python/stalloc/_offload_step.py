@@ -47,10 +47,10 @@ def under_schedulers(optimizer: Any) -> None:
 def divide(
     torch: ModuleType, optimizer: Any, parts: list[Part], new: Callable[[], Part]
 ) -> list[Part]:
-    """Gives each parameter a part; returns the parts that got any.
+    """Gives each parameter a part; returns the parts that are new.
 
     A parameter keeps its part as long as a group has it or it has states, which are in the part's
-    region. Parameters without a part fill up the last one, then new ones.
+    region. The largest part is the first: where its states fit, those of the others will, too.
     """
     of = {id(x): part for part in parts for x in part.parameters}
     every = {id(x): x for group in optimizer.param_groups for x in group["params"]}
@@ -59,43 +59,49 @@ def divide(
     state = optimizer.__dict__["state"]
     for part in parts:
         part.parameters = [x for x in part.parameters if id(x) in every or x in state]
-    changed, size = [], PART  # of the last part
+    added: list[Part] = []
+    size = 0  # of the last part
     for x in every.values():
-        if id(x) in of:
-            continue
-        more = sum(tensor.nbytes for tensor in _offload_state.tensors(torch, x))
-        if size + more > PART:
-            parts.append(new())
-            size = 0
-        if parts[-1] not in changed:
-            changed.append(parts[-1])
-        parts[-1].parameters.append(x)
-        size += more
-    return changed
+        if id(x) not in of:
+            size += _bytes(torch, [x])
+            if not added or size > PART:
+                added.append(new())
+                size = _bytes(torch, [x])
+            added[-1].parameters.append(x)
+    parts += added
+    parts.sort(key=lambda part: _bytes(torch, part.parameters), reverse=True)
+    return added
 
 
-def by_parts(
-    torch: ModuleType, optimizer: Any, parts: list[Part], step: Callable[[Part], None]
-) -> None:
-    """Calls step for each part; meanwhile the groups have the parameters of that part alone."""
-    groups = optimizer.param_groups
-    every = [group["params"] for group in groups]
-    loops = [group for group in groups if _loops(torch, group)]
-    try:
-        for group in loops:
-            group["foreach"] = False
-        for part in parts:
-            own = {id(x) for x in part.parameters}
-            for group, params in zip(groups, every):
-                group["params"] = [x for x in params if id(x) in own]
-            optimizer.param_groups = [group for group in groups if group["params"]]
-            step(part)
-    finally:
-        optimizer.param_groups = groups
-        for group, params in zip(groups, every):
-            group["params"] = params
-        for group in loops:
-            group["foreach"] = None
+def _bytes(torch: ModuleType, parameters: list[Any]) -> int:
+    return sum(tensor.nbytes for tensor in _offload_state.tensors(torch, parameters))
+
+
+def groups_of(
+    torch: ModuleType, optimizer: Any, parts: list[Part]
+) -> dict[Part, list[dict[str, Any]]]:
+    """For each part, copies of the optimizer's groups with the parameters of that part alone."""
+    of = {id(x): part for part in parts for x in part.parameters}
+    groups: dict[Part, list[dict[str, Any]]] = {part: [] for part in parts}
+    for group in optimizer.param_groups:
+        options = {**group, "foreach": False} if _loops(torch, group) else group
+        params: dict[Part, list[Any]] = {}
+        for x in group["params"]:
+            params.setdefault(of[id(x)], []).append(x)
+        for part, some in params.items():
+            groups[part].append({**options, "params": some})
+    return groups
+
+
+def update(whole: Callable[..., Any], optimizer: Any, groups: list[dict[str, Any]]) -> None:
+    """Steps a twin of the optimizer that has these groups, and the same states and options.
+
+    So other threads, such as one that logs the learning rate, find the optimizer's groups whole.
+    """
+    twin = object.__new__(type(optimizer))
+    vars(twin).update(vars(optimizer), param_groups=groups)
+    whole(twin)
+    vars(optimizer).update(vars(twin), param_groups=optimizer.param_groups)
 
 
 def _loops(torch: ModuleType, group: dict[str, Any]) -> bool:

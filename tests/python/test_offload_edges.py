@@ -70,8 +70,8 @@ def results(name, options, offload):
             x.grad = None if step and (i + step) % 5 == 0 else grad
         parameters[1].requires_grad_(step < 3)  # it is frozen
         optimizer.step()
-    states = [x for each in optimizer.state_dict()["state"].values() for x in each.items()]
-    return parameters, states
+    states = sorted(optimizer.state_dict()["state"].items())
+    return parameters, [x for _, each in states for x in each.items()]
 
 
 @pytest.mark.parametrize("mode", [{"foreach": False}, {"foreach": True}, {"fused": True}])

@@ -106,18 +106,6 @@ def test_under_a_scheduler_of_before(parts):
     assert parts.calls == ["always"] * 4 + ["begin", "always"] * 8
 
 
-def test_a_failing_part_leaves_the_groups_whole(parts, monkeypatch):
-    net = deep()
-    optimizer = _offload.offload(adam(net), when="always")
-    train(net, optimizer, 2)
-    parts.fails = parts.calls.count("begin") + 2
-    with pytest.raises(MemoryError):
-        train(net, optimizer, 1)
-    assert len(optimizer.param_groups[0]["params"]) == 8
-    parts.fails = 0
-    assert all(loss == loss for loss in train(net, optimizer, 2))
-
-
 def test_groups_and_later_parameters(parts):
     """Parts go across groups; what is added later gets a part of its own."""
     import torch
