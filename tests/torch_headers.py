@@ -33,7 +33,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-from stalloc import _adapter  # noqa: E402
+from stalloc import _adapter_build  # noqa: E402
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 KEPT = Path(os.environ.get("STALLOC_HEADERS") or CACHE / "stalloc" / "headers")
@@ -79,7 +79,7 @@ def releases():
     """Every version on the index from the oldest that the adapter knows, the newest first."""
     listed = re.search(r"Available versions: (.*)", run([*PIP, "index", "versions", "torch"]))
     found = [v.strip() for v in listed[1].split(",")]
-    return [v for v in found if minor(v) >= _adapter.OLDEST]
+    return [v for v in found if minor(v) >= _adapter_build.OLDEST]
 
 
 def minor(version):
@@ -155,10 +155,10 @@ def compile_all(version, build, target):
     gxx = target.tool("g++")
     folder.mkdir(parents=True, exist_ok=True)
     abi = int(NEW_ABI in (libraries / "libc10.so").read_bytes())
-    flags = _adapter.compile_flags(minor(version), abi, torch / "torch" / "include", runtime)
+    flags = _adapter_build.compile_flags(minor(version), abi, torch / "torch" / "include", runtime)
     link = [f"-L{libraries}", "-lc10", "-lc10_cuda"]
     adapter = folder / "adapter.so"
-    source = str(_adapter.folder() / "adapter.cc")
+    source = str(_adapter_build.folder() / "adapter.cc")
     strict = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared"]
     run([gxx, *flags, *strict, source, "-o", str(adapter), *link, *(PORTABLE if build else [])])
     if build:

@@ -19,11 +19,12 @@ stepped first ends one (see stalloc._steps for programs with several). After the
 stalloc.step() only these calls count.
 """
 
+from ._enable import enable
 from ._errors import SettingError, StallocError, StallocWarning
 from ._lend import awake, prefetch
 from ._offload import offload
 from ._plans import load_plan, save_plan
-from ._session import close, enable, explain, is_enabled, is_recording, mark, route, stats, step
+from ._session import close, explain, is_enabled, is_recording, mark, route, stats, step
 from ._sleep import pause, region, resume
 from ._solve import Placement, solve
 from ._stats import Stats

@@ -13,6 +13,7 @@ import warnings
 from typing import Optional
 
 from . import _hook, _session, _summary, activations
+from ._enable import begin as begin_session
 from ._errors import SettingError, StallocError, StallocWarning
 
 # In the environment: the limit for activations that may leave the device, or auto.
@@ -49,7 +50,7 @@ refusal: Optional[StallocError] = None  # why the program was not to go on
 def _enable() -> None:
     global refusal
     try:
-        begun = _session.begin(False, {}, _IMPORT)
+        begun = begin_session(False, {}, _IMPORT)
     except StallocError as error:
         if isinstance(error, SettingError) or _session.strict_in_environment():
             refusal = error

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Optional
 
-from . import _adapter, _config, _library, _rank, _route
+from . import _adapter_build, _config, _library, _rank, _route
 from ._errors import SettingError, StallocError
 from ._version import __version__
 
@@ -182,25 +182,27 @@ def torch() -> Iterator[Finding]:
 
 
 def _adapter_of(version: str, cuda: str, package: str) -> Finding:
-    """The route into PyTorch that _route and _adapter would choose; nothing is built."""
+    """The route into PyTorch that _route and _adapter_build would choose; nothing is built."""
     if setting(_route.SETTING) == _route.PLUGGABLE:
         return Finding("note", "adapter", "the pluggable route, as the settings say")
     release = ".".join(map(str, _numbers(version)))
-    prebuilt = list((_adapter.folder().parent / "adapters").glob(f"torch{release}-*.so"))
-    if prebuilt and _adapter.RELEASED.fullmatch(version):
+    prebuilt = list((_adapter_build.folder().parent / "adapters").glob(f"torch{release}-*.so"))
+    if prebuilt and _adapter_build.RELEASED.fullmatch(version):
         return Finding("ok", "adapter", str(prebuilt[0]))
-    kept = list(_adapter.cache().glob(f"torch{version}-*/adapter.so"))
+    kept = list(_adapter_build.cache().glob(f"torch{version}-*/adapter.so"))
     if kept:
         return Finding("ok", "adapter", f"compiled before: {kept[0]}")
     torch = ModuleType("torch")
     torch.__file__ = package
     torch.version = SimpleNamespace(cuda=cuda)  # type: ignore[attr-defined]
     try:
-        if _numbers(version) < _adapter.OLDEST:
-            raise _adapter.Unavailable(f"PyTorch {version} is older than 2.6")
+        if _numbers(version) < _adapter_build.OLDEST:
+            raise _adapter_build.Unavailable(f"PyTorch {version} is older than 2.6")
         if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")):
-            raise _adapter.Unavailable("there is no C++ compiler to make it with: install g++")
-        _adapter.cuda_headers(torch)
+            raise _adapter_build.Unavailable(
+                "there is no C++ compiler to make it with: install g++"
+            )
+        _adapter_build.cuda_headers(torch)
     except StallocError as error:
         text = f"{str(error).removeprefix('stalloc: ')}; PyTorch's pluggable route serves"
         lacks = "memory history, MemPool, IPC and graph trees, which that route lacks"

@@ -9,7 +9,7 @@ a line says so.
 import warnings
 from types import ModuleType
 
-from . import _adapter, _library, _torch
+from . import _adapter, _adapter_build, _library, _torch
 from ._errors import StallocError, StallocWarning
 
 SETTING = "route"
@@ -21,9 +21,9 @@ def install(torch: ModuleType, library: _library.Library, wanted: str, stackleve
     """Makes stalloc the process's CUDA allocator; returns the chosen route."""
     if wanted != PLUGGABLE:
         try:
-            _adapter.install(torch, library, _adapter.find(torch))
+            _adapter.install(torch, library, _adapter_build.find(torch))
             return ADAPTER
-        except (_adapter.Unavailable, OSError) as error:
+        except (_adapter_build.Unavailable, OSError) as error:
             if wanted == ADAPTER:
                 raise StallocError(f"stalloc: no adapter: {error}") from error
             _refuse_late(torch, error)

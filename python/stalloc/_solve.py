@@ -79,6 +79,33 @@ def _inside(name: str, value: SupportsIndex, bits: int = 63) -> int:
     return number
 
 
+def _checked(numpy: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays as contiguous ones of int64, all of the length of the first."""
+    kept: dict[str, Any] = {}
+    length = None
+    for name, values in arrays.items():
+        given = numpy.asarray(values)
+        if given.size and given.dtype.kind not in "iu":
+            raise ValueError(f"{name} has elements of type {given.dtype}, expected whole numbers")
+        if given.dtype.kind == "u" and given.size and int(given.max()) >= 1 << 63:
+            raise ValueError(f"{name} has {int(given.max())}, expected less than 2^63")
+        if given.ndim != 1 or length not in (None, len(given)):
+            expected = "any number of" if length is None else length
+            raise ValueError(f"{name} has shape {given.shape}, expected ({expected},)")
+        length = len(given)
+        kept[name] = numpy.ascontiguousarray(given, dtype=numpy.int64)
+    return kept
+
+
+def _gaps(gaps: Iterable[tuple[int, ...]]) -> Any:
+    listed = []
+    for gap in gaps:
+        if len(gap) not in (3, 5):
+            raise ValueError(f"gaps has one of {len(gap)} numbers, {gap}, expected 3 or 5")
+        listed.append(_Gap(*(_inside("gaps", number) for number in gap)))
+    return (_Gap * len(listed))(*listed)
+
+
 @functools.cache
 def _function() -> Any:
     path = Path(__file__).parent / "lib" / "libstalloc_engine.so"
@@ -110,47 +137,35 @@ def solve(
 ) -> Placement:
     """Offsets for buffers of `size` that live in [`lower`, `upper`), so that none overlap.
 
-    Arrays are one-dimensional and of whole numbers. `alignment` has for each buffer a number that
-    its offset must be a multiple of, `pinned` a fixed offset or -1, `warm` the offsets of an older
-    placement to start from. A gap is (buffer, lower, upper), in which the buffer needs no memory,
-    or (buffer, lower, upper, from, to), in which it needs only those bytes. With a `capacity` any
-    placement within it will do; without one the lowest is searched for. `budget` is units of work,
-    some ten million a second; the same arguments give the same result everywhere. `progress` is
-    called with (top, bound, units) now and then, and ends the search by returning something true.
-    Raises ValueError for an invalid problem.
+    Arrays have one dimension, a whole number for each buffer. Times and sizes are in any unit,
+    such as steps and bytes. `alignment` is what an offset must be a multiple of, `pinned` a fixed
+    offset or -1, `warm` the offsets of an older placement to start from. A gap is
+    (buffer, lower, upper), in which the buffer needs no memory, or
+    (buffer, lower, upper, from, to), in which it needs only those bytes.
+
+    With a `capacity` any placement within it will do; without one (0) the lowest is searched for.
+    `solver` is one of those in docs/solve.md; None: search. `budget` is units of work, some ten
+    million a second; 0: the default, at most a minute. The same arguments give the same result.
+    `progress` is called with (top, bound, units) now and then; the search ends when it returns
+    something true, and the best placement so far is the result.
+
+    Raises:
+        ValueError: the problem is invalid; the message names the argument and its value.
+        StallocError: NumPy is not installed, or the engine's library cannot be loaded.
     """
     try:
         import numpy
     except ImportError as error:
         raise StallocError("stalloc.solve needs NumPy: pip install numpy") from error
-    keep: list[Any] = []  # alive until the call is over
-
-    def array(name: str, values: Any) -> Any:
-        given = numpy.asarray(values)
-        if given.size and given.dtype.kind not in "iu":
-            raise ValueError(f"{name} has elements of type {given.dtype}, expected whole numbers")
-        if given.dtype.kind == "u" and given.size and int(given.max()) >= 1 << 63:
-            raise ValueError(f"{name} has {int(given.max())}, expected less than 2^63")
-        if given.ndim != 1 or keep and len(given) != len(keep[0]):
-            expected = len(keep[0]) if keep else "any number of"
-            raise ValueError(f"{name} has shape {given.shape}, expected ({expected},)")
-        keep.append(numpy.ascontiguousarray(given, dtype=numpy.int64))
-        return keep[-1].ctypes.data_as(_Array)
-
-    def optional(name: str, values: Any) -> Any:
-        return None if values is None else array(name, values)
-
-    problem = _Problem(lower=array("lower", lower), upper=array("upper", upper))
-    problem.size, problem.buffers = array("size", size), len(keep[0])
-    problem.alignment = optional("alignment", alignment)
-    problem.pinned, problem.warm = optional("pinned", pinned), optional("warm", warm)
-    listed = []
-    for gap in gaps:
-        if len(gap) not in (3, 5):
-            raise ValueError(f"gaps has one of {len(gap)} numbers, {gap}, expected 3 or 5")
-        listed.append(_Gap(*(_inside("gaps", number) for number in gap)))
-    table = (_Gap * max(len(listed), 1))(*listed)
-    problem.gap, problem.gaps = ctypes.cast(table, ctypes.POINTER(_Gap)), len(listed)
+    arrays = {"lower": lower, "upper": upper, "size": size}
+    more = {"alignment": alignment, "pinned": pinned, "warm": warm}
+    arrays |= {name: values for name, values in more.items() if values is not None}
+    kept = _checked(numpy, arrays)  # alive until the call is over
+    problem = _Problem(buffers=len(kept["size"]))
+    for name, values in kept.items():
+        setattr(problem, name, values.ctypes.data_as(_Array))
+    listed = _gaps(gaps)
+    problem.gap, problem.gaps = ctypes.cast(listed, ctypes.POINTER(_Gap)), len(listed)
     problem.capacity, problem.budget = _inside("capacity", capacity), _inside("budget", budget)
     problem.seed = _inside("seed", seed, 64)
     problem.solver = None if solver is None else solver.encode()

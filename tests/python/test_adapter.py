@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 
 import pytest
-from stalloc import StallocError, StallocWarning, _adapter, _route
+from stalloc import StallocError, StallocWarning, _adapter_build, _route
 
 HERE = Path(__file__).resolve().parent
 
@@ -35,9 +35,9 @@ def machine(process, tmp_path, monkeypatch):
     (headers / "cuda_runtime_api.h").touch()
     sources = tmp_path / "lib" / "torch"
     sources.mkdir(parents=True)
-    for name in _adapter.SOURCES:
+    for name in _adapter_build.SOURCES:
         (sources / name).write_text(name)
-    monkeypatch.setattr(_adapter, "folder", lambda: sources)
+    monkeypatch.setattr(_adapter_build, "folder", lambda: sources)
     monkeypatch.setattr(_route, "DEFAULT", _route.AUTO)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     log = tmp_path / "compiler.log"
@@ -69,7 +69,7 @@ def test_adapter_is_installed_and_nothing_is_patched(machine, stub):
     assert stalloc.enable() and stalloc.route() == "adapter"
     assert machine.torch.installed is None
     assert machine.torch._C._cuda_memoryStats is statistics
-    installed = double(_adapter.find(machine.torch))
+    installed = double(_adapter_build.find(machine.torch))
     assert installed.stub_library().decode() == str(stub.path)
 
 
@@ -78,7 +78,7 @@ def test_closed_adapter_serves_no_more(machine, stub):
 
     stalloc.enable()
     stalloc.close()
-    assert double(_adapter.find(machine.torch)).stub_closes() == 1
+    assert double(_adapter_build.find(machine.torch)).stub_closes() == 1
     assert stub.calls == ["close"]
 
 
@@ -90,26 +90,26 @@ def test_late_is_no_error(machine):
 
 
 def test_compiled_once(machine, capfd):
-    path = _adapter.find(machine.torch)
-    assert _adapter.find(machine.torch) == path and len(machine.calls()) == 1
+    path = _adapter_build.find(machine.torch)
+    assert _adapter_build.find(machine.torch) == path and len(machine.calls()) == 1
     said = capfd.readouterr().err
     assert "compiling the adapter for PyTorch 2.11.0" in said and len(said.splitlines()) == 1
     assert "-lc10_cuda" in machine.calls()[0]
     assert str(Path("nvidia") / "cu13" / "include") in machine.calls()[0]
     machine.torch.__version__ = "2.12.0"
-    assert _adapter.find(machine.torch) != path and len(machine.calls()) == 2
+    assert _adapter_build.find(machine.torch) != path and len(machine.calls()) == 2
     (machine.sources / "adapter.cc").write_text("changed")
-    _adapter.find(machine.torch)
+    _adapter_build.find(machine.torch)
     assert len(machine.calls()) == 3
 
 
 def test_compiled_before_in_a_folder_that_is_read_only_now(machine, monkeypatch):
-    path = _adapter.find(machine.torch)
-    monkeypatch.setattr(_adapter.os, "access", lambda path, mode: mode != os.W_OK)
-    assert _adapter.find(machine.torch) == path and len(machine.calls()) == 1
+    path = _adapter_build.find(machine.torch)
+    monkeypatch.setattr(_adapter_build.os, "access", lambda path, mode: mode != os.W_OK)
+    assert _adapter_build.find(machine.torch) == path and len(machine.calls()) == 1
     path.parents[1].chmod(0o777)
-    with pytest.raises(_adapter.Unavailable, match="others may write it"):
-        _adapter.find(machine.torch)
+    with pytest.raises(_adapter_build.Unavailable, match="others may write it"):
+        _adapter_build.find(machine.torch)
 
 
 @pytest.mark.parametrize("base", ["", "cache"])
@@ -121,7 +121,7 @@ def test_no_folder_of_the_user(machine, monkeypatch, tmp_path, base):
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
-    path = _adapter.find(machine.torch)
+    path = _adapter_build.find(machine.torch)
     assert path.parents[1].parent == tmp_path and not list(work.iterdir())
 
 
@@ -129,7 +129,7 @@ def test_many_processes_compile_once(machine):
     machine.compiler(delay="sleep 0.3; ")
     found = []
     threads = [
-        threading.Thread(target=lambda: found.append(_adapter.find(machine.torch)))
+        threading.Thread(target=lambda: found.append(_adapter_build.find(machine.torch)))
         for _ in range(4)
     ]
     for thread in threads:
@@ -151,18 +151,18 @@ def prebuilt(machine):
 @pytest.mark.parametrize("build", ["2.11.0", "2.11.1+cu126"])
 def test_prebuilt_comes_first(machine, prebuilt, build):
     machine.torch.__version__ = build
-    assert _adapter.find(machine.torch) == prebuilt and machine.calls() == []
+    assert _adapter_build.find(machine.torch) == prebuilt and machine.calls() == []
 
 
 @pytest.mark.parametrize("build", ["2.11.0a0+gitd9f8b1c", "2.11.0.dev20260101+cu128", "2.12.0"])
 def test_prebuilt_is_for_a_release(machine, prebuilt, build):
     machine.torch.__version__ = build
-    assert _adapter.find(machine.torch) != prebuilt and len(machine.calls()) == 1
+    assert _adapter_build.find(machine.torch) != prebuilt and len(machine.calls()) == 1
 
 
 def test_prebuilt_that_does_not_load(machine, prebuilt):
     prebuilt.write_bytes(b"\x7fELF, of another machine")
-    assert _adapter.find(machine.torch) != prebuilt and len(machine.calls()) == 1
+    assert _adapter_build.find(machine.torch) != prebuilt and len(machine.calls()) == 1
 
 
 FAILURES = {
@@ -238,23 +238,25 @@ def test_pluggable_is_taken_if_asked_for(machine):
 
 def test_old_pytorch(machine):
     machine.torch.__version__ = "2.5.1+cu124"
-    with pytest.raises(_adapter.Unavailable, match="2.5.1.* is older than 2.6"):
-        _adapter.find(machine.torch)
+    with pytest.raises(_adapter_build.Unavailable, match="2.5.1.* is older than 2.6"):
+        _adapter_build.find(machine.torch)
 
 
 def test_headers_are_missing(machine, monkeypatch):
     machine.torch.version.cuda = "12.4"
-    monkeypatch.setattr(_adapter.sys, "path", [])
-    monkeypatch.setattr(_adapter.Path, "is_file", lambda path: path.name != "cuda_runtime_api.h")
-    with pytest.raises(_adapter.Unavailable, match="nvidia-cuda-runtime-cu12"):
-        _adapter.cuda_headers(machine.torch)
+    monkeypatch.setattr(_adapter_build.sys, "path", [])
+    monkeypatch.setattr(
+        _adapter_build.Path, "is_file", lambda path: path.name != "cuda_runtime_api.h"
+    )
+    with pytest.raises(_adapter_build.Unavailable, match="nvidia-cuda-runtime-cu12"):
+        _adapter_build.cuda_headers(machine.torch)
 
 
 def test_a_strangers_adapter_is_refused(machine):
-    path = _adapter.find(machine.torch)
+    path = _adapter_build.find(machine.torch)
     path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o002)
-    with pytest.raises(_adapter.Unavailable, match="others may write it"):
-        _adapter.find(machine.torch)
+    with pytest.raises(_adapter_build.Unavailable, match="others may write it"):
+        _adapter_build.find(machine.torch)
 
 
 def test_storage_moves_before_it_is_shared(machine):
@@ -264,7 +266,7 @@ def test_storage_moves_before_it_is_shared(machine):
     storage = machine.torch.UntypedStorage()
     storage._cdata = 4096
     assert storage._share_cuda_() == "shared"
-    assert double(_adapter.find(machine.torch)).stub_moved() == 4096
+    assert double(_adapter_build.find(machine.torch)).stub_moved() == 4096
     storage._cdata = 0
     with pytest.raises(RuntimeError, match="no room to move it"):
         storage._share_cuda_()

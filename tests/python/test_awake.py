@@ -4,7 +4,7 @@ import sys
 import types
 
 import pytest
-from stalloc import _adapter, _nccl
+from stalloc import _adapter_build, _nccl
 from test_adapter import double, machine  # noqa: F401
 
 MIB = 1 << 20
@@ -44,7 +44,7 @@ def hold(machine, stub, group):  # noqa: F811
     import stalloc
 
     assert stalloc.enable(log="info") and stalloc.route() == "adapter"
-    library = double(_adapter.find(machine.torch))
+    library = double(_adapter_build.find(machine.torch))
     stub.set_text("the library's own part\n")
     return lambda *figures: library.stub_hold(*map(c_ulonglong, figures))
 

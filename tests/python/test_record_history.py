@@ -160,6 +160,7 @@ def test_a_frames_text_is_one_line():
 
 def test_naming_frames_imports_nothing(recorded, history, monkeypatch):
     """PyTorch looks whether torch._inductor has a codecache, which would import it for that."""
+    monkeypatch.delitem(sys.modules, "torch._inductor", raising=False)  # of an earlier test
     torch, asked, beside = sys.modules["torch"], [], []
     inductor = types.ModuleType("torch._inductor")
     inductor.codecache = "its own"
