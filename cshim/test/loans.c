@@ -54,14 +54,16 @@ void loan_begin(void)
 		return;
 	void *stream = stream_of(device);
 	stays_touch(device, r, stream, false);
-	bool fails = call_fails();
-	int result = stalloc_end_awake(device, tag_of(r), stream,
-				       STALLOC_CHANGED | (chance(3) ? STALLOC_ALL_LEAVES : 0));
+	bool fails = call_fails(), *written = &night.written[device][r];
+	int how = (*written || chance(2) ? STALLOC_CHANGED : 0) |
+		  (chance(3) ? STALLOC_ALL_LEAVES : 0) | (chance(3) ? STALLOC_MORE_FOLLOW : 0);
+	int result = stalloc_end_awake(device, tag_of(r), stream, how);
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
 	if (fails) fake(fail)("");
-	TELL("lend device %d, region %d: %s", device, r, why);
+	TELL("lend device %d, region %d, how %d: %s", device, r, how, why);
 	CHECK(result == STALLOC_OK || fails, "%s", why);
 	night.lent[device][r] = result == STALLOC_OK;
+	*written = *written && result != STALLOC_OK;
 	night.w->did.loans += result == STALLOC_OK;
 }
 

@@ -121,9 +121,9 @@ static void dream(struct worker *w, struct region *r, int device, void *stream)
 static bool lend(struct worker *w, struct region *r, int device, void *stream)
 {
 	char text[32];
-	int all = kit_below(&w->random, 2) ? STALLOC_ALL_LEAVES : 0;
+	int how = (int)kit_below(&w->random, 4) * STALLOC_ALL_LEAVES; /* or more follow, or both */
 	int result = stalloc_end_awake(device, tag_of(w, text, sizeof text), stream,
-				       STALLOC_CHANGED | all);
+				       STALLOC_CHANGED | how);
 	CHECK(result == STALLOC_OK || life.mishaps || !life.sound ||
 		      strstr(stalloc_last_error(), "known are"),
 	      "%s", stalloc_last_error());

@@ -72,17 +72,17 @@ static void stay_play(bool uses)
 static void play(void)
 {
 	uint64_t dice = below(1000);
-	if (dice < 640)
-		stay_play(dice >= 560);
-	else if (dice < 780)
+	if (dice < 600)
+		stay_play(dice >= 520);
+	else if (dice < 740)
 		pass_some();
-	else if (dice < 850 && night.exports)
+	else if (dice < 810 && night.exports)
 		token_take();
-	else if (dice < 885)
+	else if (dice < 845)
 		dream_begin();
-	else if (dice < 940)
+	else if (dice < 900)
 		dream_end();
-	else if (dice < 955)
+	else if (dice < 935)
 		loan_begin();
 	else if (dice < 970)
 		loan_end();

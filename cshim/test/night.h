@@ -27,6 +27,7 @@ struct night {
 	void *lanes[DEVICES][LANES]; /* streams; the first is the default stream */
 	bool asleep[DEVICES][REGIONS], lent[DEVICES][REGIONS], closed[DEVICES];
 	bool own[DEVICES][REGIONS][LANES]; /* the lane had blocks there */
+	bool written[DEVICES][REGIONS];	   /* since it lent its memory last */
 	bool fails; /* a driver call in this request or free */
 	bool exports, streams, shots, reels, tells; /* what it does beside */
 };

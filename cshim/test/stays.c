@@ -167,7 +167,7 @@ void stay_get_in(struct stay *s, int device, int region, int lane)
 	     device, s->region, lane, (ull)s->p.tag);
 	if (!s->p.at) return;
 	piece_claim(&s->p, true);
-	night.own[device][s->region][lane] = true;
+	night.own[device][s->region][lane] = night.written[device][s->region] = true;
 	work_write(&s->p, lane);
 }
 
@@ -183,7 +183,9 @@ void stay_use(struct stay *s)
 	s->used_on = lane + 1;
 	TELL("use %p on lane %d", s->p.at, lane);
 	work_read(&s->p, lane);
-	if (chance(2)) work_write(&s->p, lane); /* the same */
+	if (chance(2)) return;
+	work_write(&s->p, lane); /* the same */
+	night.written[s->p.device][s->region] = true;
 }
 
 void stay_give(struct stay *s)
@@ -204,7 +206,7 @@ void stays_look(void)
 		struct stay *s = &night.stays[i];
 		if (!s->p.at || !stay_awake(s)) continue;
 		if (s->lost)
-			piece_few(&s->p, true);
+			piece_few(&s->p, night.written[s->p.device][s->region] = true);
 		else
 			piece_check(&s->p);
 		s->lost = false;

@@ -53,7 +53,7 @@ void token_take(void)
 	piece_check(&s->p);
 	struct token *t = token_of(text, s->p.device);
 	s->p.tag = ++night.w->sequence * 64 + 1;
-	piece_few(&s->p, true);
+	piece_few(&s->p, night.written[s->p.device][s->region] = true);
 	struct piece there = s->p;
 	there.at = t->at + offset;
 	CHECK(piece_few(&there, false) < 0,

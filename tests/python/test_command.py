@@ -28,7 +28,7 @@ def command(tmp_path):
     def run(*words):
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
         line = [sys.executable, "-c", PROGRAM, str(binary), *words]
-        return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
 
     run.binary = binary
     return run
