@@ -71,7 +71,8 @@ func (d *Device) Close() error {
 // endBackground waits for the planner, and ends it and the simulation: after the steps that wait
 // for it, or before them.
 func (d *Device) endBackground(after bool) {
-	d.life.mover.Stop()
+	stop := func(*pool.Pool) error { d.life.mover.Stop(); return nil }
+	_ = d.onPool(stop, stop)
 	if d.planner != nil {
 		d.system.Ask(d.planner, &planner.LastLook{})
 		d.system.Stop(d.planner) // it begins nothing new once it has stopped

@@ -99,12 +99,14 @@ func (d *Device) Sleeps(pools []uint64) (some, all bool) {
 // allocated later wait by themselves. With an error, such as driver.ErrOutOfMemory, the region
 // stays as it was. Uses nest: each needs an EndAwake.
 func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
-	begin := func(p *pool.Pool) error { return p.BeginAwake(region, stream) }
-	err := d.onPool(begin, begin) // a broken pool's regions come back, too
-	if err == nil {
-		d.life.mover.Opened(region)
+	begin := func(p *pool.Pool) error {
+		err := p.BeginAwake(region, stream)
+		if err == nil {
+			d.life.mover.Opened(region)
+		}
+		return err
 	}
-	return err
+	return d.onPool(begin, begin) // a broken pool's regions come back, too
 }
 
 // EndAwake says that no work given to streams from now on uses a region until BeginAwake; work on
@@ -112,15 +114,14 @@ func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 // others are short of lies on the host. changed: the work has changed its contents; else what the
 // host has of them is still right. With an error it has ended, too, but can still be used.
 func (d *Device) EndAwake(region uint64, stream mem.StreamID, how pool.Closing) error {
-	logged := uint64(0)
-	err := d.onPool(func(p *pool.Pool) error {
-		logged = p.Logged()
-		return p.EndAwake(region, stream, how)
+	return d.onPool(func(p *pool.Pool) error {
+		logged := p.Logged()
+		err := p.EndAwake(region, stream, how)
+		if err == nil {
+			d.life.mover.Closed(region, logged)
+		}
+		return err
 	}, nothing)
-	if err == nil {
-		d.life.mover.Closed(region, logged)
-	}
-	return err
 }
 
 // Prefetch begins to bring back what of a region is away, as far as there is room for it.

@@ -18,7 +18,6 @@ package mover
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	"stalloc/actors/pool"
@@ -35,15 +34,14 @@ type Env struct {
 	Go     func(func()) // starts a goroutine
 }
 
-// Mover is the thread, and its state for each region.
+// Mover is the thread, and its state for each region: the pool actor's, which Closed, Opened and
+// Stop are called on.
 type Mover struct {
 	Env
-	mu      sync.Mutex
 	regions map[uint64]*region
 	running bool
 	stop    bool
-	opened  uint64    // openings so far
-	high    mem.Bytes // the most of the load since the last check
+	opened  uint64 // openings so far
 }
 
 // region is the mover's state for a region that was closed.
@@ -87,8 +85,6 @@ func New(env Env) *Mover { return &Mover{Env: env, regions: map[uint64]*region{}
 
 // Closed says that a region was closed, after so many requests and frees of the program.
 func (m *Mover) Closed(n, logged uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	r := m.regions[n]
 	if r == nil {
 		r = &region{}
@@ -105,8 +101,6 @@ func (m *Mover) Closed(n, logged uint64) {
 
 // Opened says that a region was opened.
 func (m *Mover) Opened(n uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	r := m.regions[n]
 	if r == nil || !r.closed {
 		return
@@ -123,56 +117,43 @@ func (m *Mover) Opened(n uint64) {
 }
 
 // Stop ends the thread.
-func (m *Mover) Stop() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stop = true
-}
+func (m *Mover) Stop() { m.stop = true }
 
 // run checks again and again, until look finds nothing to do.
 func (m *Mover) run() {
-	for any, next := m.look(); any; any, next = m.look() {
-		m.sleep(next)
+	high := mem.Bytes(0)
+	for next := m.look(high); next > 0; next = m.look(high) {
+		high = m.sleep(next)
 	}
 }
 
-// sleep lets some time pass, and samples the load.
-func (m *Mover) sleep(d time.Duration) {
+// sleep lets some time pass, and returns the most of the load meanwhile.
+func (m *Mover) sleep(d time.Duration) (high mem.Bytes) {
 	for ; d > 0; d -= sample {
 		m.Clock.Sleep(min(d, sample))
-		load := m.Load()
-		m.mu.Lock()
-		m.high = max(m.high, load)
-		m.mu.Unlock()
+		high = max(high, m.Load())
 	}
+	return high
 }
 
-// look checks all closed regions, and returns false if nothing of any has left. What leaves later,
-// because a request is short of memory, comes back when the region is opened. next is the time
-// until the next check.
-func (m *Mover) look() (any bool, next time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.running = false
-	if m.stop {
-		return false, 0
-	}
-	now, load := m.Clock.Now(), m.Load()
-	high := max(m.high, load)
-	m.high = 0
+// look checks all closed regions, and returns the time until the next check, 0 if nothing of any
+// has left. What leaves later, because a request is short of memory, comes back when the region is
+// opened. high is the most of the load since the last check.
+func (m *Mover) look(high mem.Bytes) (next time.Duration) {
 	_ = m.OnPool(func(p *pool.Pool) error {
-		any, next = m.lookAt(p, now, load, high)
+		if !m.stop {
+			load := m.Load()
+			next = m.lookAt(p, m.Clock.Now(), load, max(load, high))
+		}
+		m.running = next > 0
 		return nil
 	})
-	m.running = any
-	return any, next
+	return next
 }
 
 // lookAt records the load, and fetches a part of one region if it is time.
-func (m *Mover) lookAt(
-	p *pool.Pool, now time.Duration, load, high mem.Bytes,
-) (any bool, next time.Duration) {
-	next = idle
+func (m *Mover) lookAt(p *pool.Pool, now time.Duration, load, high mem.Bytes) time.Duration {
+	next, any := idle, false
 	leaving, kept := p.Settle(), mem.Bytes(0)
 	for _, n := range m.expected() {
 		r := m.regions[n]
@@ -193,7 +174,10 @@ func (m *Mover) lookAt(
 		}
 		kept += c.Away
 	}
-	return any, next
+	if !any {
+		return 0
+	}
+	return next
 }
 
 // expected returns the closed regions, first the one that was opened longest ago.

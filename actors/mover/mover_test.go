@@ -74,7 +74,7 @@ func TestShortPeaks(t *testing.T) {
 			return mem.GiB
 		},
 	})
-	if m.sleep(idle); now != idle || m.high != 2*mem.GiB {
-		t.Errorf("after %v the most is %v", now, m.high)
+	if high := m.sleep(idle); now != idle || high != 2*mem.GiB {
+		t.Errorf("after %v the most is %v", now, high)
 	}
 }
