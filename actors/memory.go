@@ -15,12 +15,10 @@ func (d *Device) Trim(private uint64) error {
 	return d.onPool(func(p *pool.Pool) error { return p.Trim(private) }, nothing)
 }
 
-var errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
-
 // Limit bounds the physical memory taken to a fraction of the device's; of 0 no more is.
 func (d *Device) Limit(fraction float64) error {
 	if !(fraction >= 0 && fraction <= 1) {
-		return errNoSuchLimit
+		return errors.New("a memory fraction lies between 0 and 1")
 	}
 	_, total, err := d.dev.Memory()
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors/inline"
-	"stalloc/engine"
 	"stalloc/internal/mem"
 )
 
@@ -32,8 +31,7 @@ func (p *Pool) giveIdleBack() error {
 			p.Log.Debug("the device cannot be waited for", zap.Error(err))
 		}
 	}
-	_, err := p.run(engine.Event{Kind: engine.EvTrim})
-	return errors.Join(err, p.trimRegions(), p.dev.DropSpare(), p.closeLink())
+	return errors.Join(p.Trim(0), p.closeLink())
 }
 
 // closeLink gives the copy streams of a retired device back, once all regions are on the device.

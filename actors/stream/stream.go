@@ -85,7 +85,9 @@ func (a *actor) answer(q inline.Question) (err error) {
 	case *Request:
 		if m.Stream == s.ID { // else the stream was forgotten meanwhile
 			e := a.env.Next(s.ID, m.Cursor, uint64(mem.Round(m.Size)/mem.Grain))
-			m.At = a.env.address(e)
+			if at := e.Place(); at != 0 {
+				m.At = a.env.Base + mem.Addr(at)*mem.Addr(mem.Grain)
+			}
 		}
 	case *change:
 		a.set(s, m.to)
@@ -106,20 +108,4 @@ func (a *actor) set(s *Stream, to Schedules) {
 	for i, x := range to {
 		a.env.SetSchedule(s.ID, i, x)
 	}
-}
-
-// address is where an entry is planned; 0: nowhere.
-func (e *Env) address(x schedule.Entry) mem.Addr {
-	if x.Place() == 0 {
-		return 0
-	}
-	return e.Base + mem.Addr(x.Place())*mem.Addr(mem.Grain)
-}
-
-// CursorOf returns the number of the cursor that follows requests of a size, in bytes.
-func (e *Env) CursorOf(asked mem.Bytes) int {
-	if mem.Round(asked) <= e.Small {
-		return schedule.Small
-	}
-	return schedule.Large
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"stalloc/internal/mem"
+	"stalloc/stream/schedule"
 )
 
 // Table holds the streams of a device. Any thread may look a stream up; only the supervisor adds,
@@ -88,7 +89,10 @@ func (t *Table) Forget(ids []mem.StreamID) {
 
 // Look asks a stream's actor where a request is planned.
 func (t *Table) Look(s *Stream, r *Request) error {
-	if r.Cursor = t.env.CursorOf(r.Size); !s.Planned() {
+	if r.Cursor = schedule.Large; mem.Round(r.Size) <= t.env.Small {
+		r.Cursor = schedule.Small
+	}
+	if !s.Planned() {
 		return nil
 	}
 	t.env.System.Ask(s.actor.pid, r)
