@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -75,16 +74,14 @@ func (d *Device) addUsage(f *explain.Figures) {
 		return
 	}
 	f.Whole, f.Private = usage.Whole, usage.Private
-	sizes, phases := map[mem.Bytes]int{}, map[int]explain.Phase{}
+	sizes, phases := map[mem.Bytes]int{}, [5]explain.Phase{}
 	for use, blocks := range usage.Live {
 		f.Blocks += blocks
 		sizes[use.Size] += blocks
 		at, name := phase(int(use.Step), int(usage.Steps))
-		sum := phases[at]
-		phases[at] = explain.Phase{
-			Name: name, Blocks: sum.Blocks + blocks, Bytes: sum.Bytes +
-				use.Size*mem.Bytes(blocks), Between: at == between,
-		}
+		x := &phases[at]
+		x.Name, x.Between = name, at == between
+		x.Blocks, x.Bytes = x.Blocks+blocks, x.Bytes+use.Size*mem.Bytes(blocks)
 	}
 	for size, blocks := range sizes {
 		f.Sizes = append(f.Sizes, explain.Size{Size: size, Blocks: blocks})
@@ -92,8 +89,10 @@ func (d *Device) addUsage(f *explain.Figures) {
 	slices.SortFunc(f.Sizes, func(a, b explain.Size) int {
 		return cmp.Or(cmp.Compare(b.Sum(), a.Sum()), cmp.Compare(b.Size, a.Size))
 	})
-	for _, at := range slices.Sorted(maps.Keys(phases)) {
-		f.Phases = append(f.Phases, phases[at])
+	for _, x := range phases {
+		if x.Blocks > 0 {
+			f.Phases = append(f.Phases, x)
+		}
 	}
 }
 

@@ -15,20 +15,20 @@ func (p *Planner) warn(m *step.Observed, peak mem.Bytes, again bool, earlier []p
 	if p.warned {
 		return
 	}
-	live := m.Memory.Load - m.Memory.Asleep // at least
+	live := m.Load - m.Asleep // at least
 	need := mem.Bytes(0)
 	if again {
 		need = live + peak
 	} else if len(earlier) > 0 {
 		need = live + least(earlier)
 	}
-	if need <= m.Memory.Reserved {
+	if need <= m.Reserved {
 		return
 	}
 	free, err := p.env.Free()
-	most := m.Memory.Reserved + free
-	if m.Memory.Limit > 0 {
-		most = min(most, m.Memory.Limit)
+	most := m.Reserved + free
+	if m.Limit > 0 {
+		most = min(most, m.Limit)
 	}
 	if p.warned = err == nil && need > most; p.warned {
 		p.env.Log.Warn("the coming step will not fit if it is like the one before: try a smaller "+

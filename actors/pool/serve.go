@@ -187,8 +187,7 @@ func (p *Pool) observed() *step.Observed {
 	s := p.policy.Stats()
 	o := &step.Observed{
 		Streams: map[uint16]mem.StreamID{}, Gaps: map[step.Arena][]engine.Range{},
-		Memory: step.Memory{Load: s.Load, Asleep: p.dev.Asleep(), Reserved: p.reserved(),
-			Limit: p.limit},
+		Load: s.Load, Asleep: p.dev.Asleep(), Reserved: p.reserved(), Limit: p.limit,
 		Return: p.Host.Return,
 	}
 	o.Events, o.Lost = p.take()

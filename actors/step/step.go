@@ -27,16 +27,13 @@ type Observed struct {
 	Streams   map[uint16]mem.StreamID  // by the ordinals that events have
 	Order     []mem.StreamID           // in the order of their first requests
 	Gaps      map[Arena][]engine.Range // at the end of the step, by address
-	Memory    Memory                   // as well
+	Load      mem.Bytes                // at its end, as the following
+	Asleep    mem.Bytes
+	Reserved  mem.Bytes
+	Limit     mem.Bytes                // that the program has set, 0: none
 	Schedules uint64                   // the number of those that were carried out last
 	Gap       bool                     // steps before it were dropped
 	Return    func(e []schedule.Event) // takes Events back once they were read
-}
-
-// Memory is how much memory there was.
-type Memory struct {
-	Load, Asleep, Reserved mem.Bytes
-	Limit                  mem.Bytes // that the program has set, 0: none
 }
 
 // Weight is how many events' memory an observed step takes.
