@@ -49,9 +49,11 @@ static int enter(int device, char *err, size_t n) {
 	int code;
 	if (!(driver = stalloc_get_driver(err, n))) return STALLOC_ERR_DRIVER;
 	if ((code = driver->cuInit(0))) return failed("cuInit", code, err, n);
-	if (!contexts[device] && ((code = driver->cuDeviceGet(&dev, device)) ||
-				  (code = driver->cuDevicePrimaryCtxRetain(&contexts[device], dev))))
-		return failed("cuDevicePrimaryCtxRetain", code, err, n);
+	if (!contexts[device]) {
+		code = driver->cuDeviceGet(&dev, device);
+		if (!code) code = driver->cuDevicePrimaryCtxRetain(&contexts[device], dev);
+		if (code) return failed("cuDevicePrimaryCtxRetain", code, err, n);
+	}
 	if ((code = driver->cuCtxPushCurrent(contexts[device])))
 		return failed("cuCtxPushCurrent", code, err, n);
 	mode_before = STALLOC_CU_CAPTURE_MODE_RELAXED;

@@ -31,7 +31,7 @@ uint64_t stalloc_pool_key(uint64_t id0, uint64_t id1);
 /* The following are called with the lock held. */
 
 /* The engine frees what a pool has left, waiting for the device, or later if a stream is captured.
- * The lock keeps others from beginning the pool anew meanwhile. */
+ * The lock keeps others from beginning the pool again meanwhile. */
 void stalloc_free_pool(int device, uint64_t pool);
 /* Where a pool is, or would be, in the list. */
 struct pool **stalloc_pool_find(int device, uint64_t id0, uint64_t id1);

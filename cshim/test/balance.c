@@ -1,4 +1,4 @@
-/* What a life leaves behind: nothing. While blocks are alive the statistics agree with what
+/* What a life leaves: nothing. While blocks are alive the statistics agree with what
  * the threads know; when all are freed, all pools released and all streams destroyed, the
  * driver has everything back, and nearly all of the device can be had in one piece. */
 #include <stdio.h>

@@ -277,9 +277,9 @@ static void long_step(uint64_t seed)
 	}
 }
 
-/* A boundary that puts another plan in place of one, and one behind a step that this served.
+/* A boundary that puts another plan in place of one, and one after a step that this served.
  * False: none does here. */
-static bool boundary(uint64_t plan, double *with, double *behind)
+static bool boundary(uint64_t plan, double *with, double *after)
 {
 	for (int i = 0; i < 400; i++) {
 		struct stalloc_stats before = kit_stats();
@@ -291,7 +291,7 @@ static bool boundary(uint64_t plan, double *with, double *behind)
 		if (kit_stats().plan_generation != before.plan_generation) {
 			*with = took;
 		} else if (served && *with > 0) {
-			*behind = took;
+			*after = took;
 			return true;
 		}
 		kit_sleep_ms(5);
@@ -301,13 +301,13 @@ static bool boundary(uint64_t plan, double *with, double *behind)
 
 static void boundaries(void)
 {
-	static double with[PLANS], behind[PLANS];
+	static double with[PLANS], after[PLANS];
 	int n = 0;
-	for (uint64_t plan = 1; plan <= PLANS; plan++) n += boundary(plan, &with[n], &behind[n]);
+	for (uint64_t plan = 1; plan <= PLANS; plan++) n += boundary(plan, &with[n], &after[n]);
 	if (n < PLANS) printf("%d of %d long steps were served by no plan\n", PLANS - n, PLANS);
 	if (n == 0) return;
 	print("a boundary with a plan of 20,000 requests", with, n, 0);
-	print("a boundary behind 20,000 hits", behind, n, 0);
+	print("a boundary after 20,000 hits", after, n, 0);
 }
 
 int main(void)

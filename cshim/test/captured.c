@@ -45,7 +45,7 @@ static void uses_under_capture(void)
 }
 
 /* More streams than there is memory for. While one of them is captured nobody waits for the
- * device, which would end the capture: what lacks then is refused. */
+ * device, which would end the capture: a request that is short of memory is refused. */
 static void idle_memory_serves_others(void)
 {
 	void *first = (void *)0x10000;

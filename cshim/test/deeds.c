@@ -89,7 +89,7 @@ void plan_before(struct worker *w)
 	}
 }
 
-/* Only what is safe behind a fork of a process with threads. */
+/* Only what is safe after a fork of a process with threads. */
 static void child(const struct piece *p)
 {
 	struct stalloc_stats s;

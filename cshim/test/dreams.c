@@ -1,5 +1,5 @@
 /* Pause and resume of parts and of all, on one device and on all, while driver calls fail. What an
- * error says has become of a device is asked of each region behind it, and blocks that are awake
+ * error says has become of a device is asked of each region after it, and blocks that are awake
  * are looked at: what is said to have changed nothing must not have. */
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static void call(struct dream *x, bool keep)
 		x->result = stalloc_resume(x->device, tags, n);
 	snprintf(x->why, sizeof x->why, "%s", x->result == STALLOC_OK ? "" : stalloc_last_error());
 	if (x->fails && !x->pauses && chance(2))
-		kit_sleep_ms(1 + (unsigned)below(4)); /* backups are dropped behind it */
+		kit_sleep_ms(1 + (unsigned)below(4)); /* backups are dropped after it */
 	if (x->fails) fake(fail)("");
 	calls = fake(count)("*") - calls;
 	TELL("%s device %d, regions %#x%s: %s", x->pauses ? "pause" : "resume", x->device, x->mask,
@@ -109,7 +109,7 @@ static enum answer ask(int device, int region)
 void dream_is(int device, int region, bool asleep, const char *when)
 {
 	bool *known = &night.asleep[device][region];
-	CHECK(*known == asleep || !stays_in(device, region), "behind %s device %d, region %d %s",
+	CHECK(*known == asleep || !stays_in(device, region), "after %s device %d, region %d %s",
 	      when, device, region, asleep ? "sleeps, which is awake" : "is awake, which sleeps");
 	*known = asleep;
 }

@@ -3,7 +3,7 @@
  *
  * Its range is an index over plain host memory, and it serves with the fast path's own functions
  * what they leave to it. A step goes by a schedule of what the one before asked for, served where
- * that was; behind one that is not as expected comes one without. */
+ * that was; after one that is not as expected comes one without. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static uint32_t heap_of(struct stalloc_device *d, uint64_t stream)
 	return index_assign(x, next, stream, 0) ? next : 0;
 }
 
-/* Makes a gap of at least n units behind everything. */
+/* Makes a gap of at least n units after everything. */
 static bool grow(struct stalloc_device *d, struct index_arena *s, uint64_t n)
 {
 	uint64_t lo = next_unit[d->ordinal], size = n > LEAST ? n : LEAST;

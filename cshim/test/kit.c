@@ -65,7 +65,7 @@ static uint64_t word(uint64_t tag, size_t at)
 	return (tag + at) * 0x9E3779B97F4A7C15u ^ tag << 32;
 }
 
-/* The word behind the one at an offset that carries the pattern. */
+/* The word after the one at an offset that carries the pattern. */
 static size_t next(size_t at, size_t size)
 {
 	at += 8;
@@ -124,9 +124,9 @@ static void tell_threads(void)
 		if (d->d_name[0] == '.') continue;
 		char state = '?';
 		unsigned long user = 0, kernel = 0;
-		const char *behind = strrchr(of_thread(d->d_name, "stat", stat, sizeof stat), ')');
-		if (behind)
-			sscanf(behind, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+		const char *rest = strrchr(of_thread(d->d_name, "stat", stat, sizeof stat), ')');
+		if (rest)
+			sscanf(rest, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
 			       &state, &user, &kernel);
 		fprintf(stderr, "  thread %s: %c, %lu and %lu ticks, in %s\n", d->d_name, state,
 			user, kernel, of_thread(d->d_name, "syscall", call, sizeof call));

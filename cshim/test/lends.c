@@ -94,7 +94,7 @@ static void step(bool sound)
 	CHECK(kit_stats().reserved <= CAPACITY, "%llu are held", (ull)kit_stats().reserved);
 }
 
-/* The nth call of the driver fails, or all behind it for a while, in any state. */
+/* The nth call of the driver fails, or all after it for a while, in any state. */
 static void calls_fail(void)
 {
 	static const char *const names[] = {

@@ -68,7 +68,7 @@ void piece_give(struct worker *w, struct piece *p);
 void piece_give_kept(struct worker *w, struct piece *p);
 void piece_over(const struct piece *p);
 void piece_dream(struct worker *w, struct piece *p); /* frees one that sleeps */
-void piece_wake(const struct piece *p, bool kept); /* with its contents, or they are written anew */
+void piece_wake(const struct piece *p, bool kept); /* kept: its contents are there */
 size_t some_size(struct worker *w);
 
 /* roads.c: streams of the driver's, made and destroyed. */
@@ -118,7 +118,7 @@ void rough_end(struct worker *w);
 /* night.c */
 void night_play(struct worker *w, double seconds);
 
-/* balance.c: what is left behind the life. */
+/* balance.c: what is left after the life. */
 void balance(struct worker *workers, struct worker *w);
 
 #endif

@@ -22,7 +22,7 @@ static void wake_all(void)
 	CHECK(false, "it does not wake: %s", x.why);
 }
 
-/* What is pinned is unpinned behind a resume, or when memory is given back; what could not be is
+/* What is pinned is unpinned after a resume, or when memory is given back; what could not be is
  * tried again with the next. */
 static void unpin(void)
 {

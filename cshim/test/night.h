@@ -54,8 +54,8 @@ void stay_give(struct stay *s);
 void stay_use(struct stay *s); /* on another lane */
 bool stay_awake(const struct stay *s);
 bool stays_in(int device, int region); /* whether there are any */
-/* Work on a stream of the device reads the region's, behind all that is there; with `ends` all
- * that comes later is behind it. */
+/* Work on a stream of the device reads the region's, after all that is there; with `ends` all
+ * that comes later is after it. */
 void stays_touch(int device, int region, void *stream, bool ends);
 enum answer { IS_AWAKE, IS_ASLEEP, IS_FULL };
 enum answer answer_of(void *at, int device, int region); /* what a request of it was told */

@@ -1,6 +1,6 @@
 /* Streams that make one request each, as a program's that takes another stream of a pool in each
- * round: what a round leaves behind serves the next. Rounds take a while, since lending is
- * rationed, and come first in a night: behind waits in vain it rests. */
+ * round: what a round leaves serves the next. Rounds take a while, since lending is
+ * rationed, and come first in a night: after waits in vain it pauses. */
 #include "night.h"
 
 enum { POOL = 32, ROUNDS = 10, PACKS = 2, PACE_MS = 20 * PACKS + 10 };
@@ -56,7 +56,7 @@ void once_play(void)
 	for (int i = 1; i <= ROUNDS && round_of(device); i++) {
 		if (i == 2) second = reserved(device);
 		CHECK(i < 3 || reserved(device) <= second + slack,
-		      "device %d: %zu bytes are reserved behind round %d, %zu were behind the "
+		      "device %d: %zu bytes are reserved after round %d, %zu were after the "
 		      "second",
 		      device, reserved(device), i, second);
 		kit_sleep_ms(PACE_MS);

@@ -38,7 +38,7 @@ static void learn(void **blocks)
 	}
 }
 
-/* Every byte of a block knows the block; the byte behind it does not. */
+/* Every byte of a block knows the block; the byte after it does not. */
 static void has_base(char *p, size_t asked)
 {
 	const size_t at[] = {0, 1, 511, 512, asked / 2, asked - 1};
@@ -49,7 +49,7 @@ static void has_base(char *p, size_t asked)
 		      at[i], asked, base, (void *)p, size);
 	}
 	CHECK(stalloc_base(p + asked / 2, NULL) == p, "without a size");
-	CHECK(stalloc_base(p + rounded(asked), NULL) != p, "the block goes on behind its end");
+	CHECK(stalloc_base(p + rounded(asked), NULL) != p, "the block goes on after its end");
 }
 
 static void bases(void **blocks)

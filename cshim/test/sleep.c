@@ -101,7 +101,7 @@ static void all_sleep(void)
 		SAYS(true, "sleeps: resume it");
 		OK(stalloc_step(0));
 		OK(stalloc_resume(-1, NULL, 0));
-		check("behind sleep");
+		check("after sleep");
 		CHECK(kit_stats().reserved == before && kit_stats().asleep == 0 &&
 			      kit_stats().backup == 0,
 		      "%llu of %llu reserved", (ull)kit_stats().reserved, (ull)before);
@@ -141,7 +141,7 @@ static void region_sleeps(void)
 	blocks[0].at = get(blocks[0].size);
 	OK(stalloc_end_region());
 	kit_fill(blocks[0].at, blocks[0].size, 1);
-	check("behind its region's sleep");
+	check("after its region's sleep");
 }
 
 /* What a graph may launch stays awake, and nothing is waited for while a stream may be captured. */
@@ -162,7 +162,7 @@ static void graphs_stay_awake(void)
 	OK(stalloc_resume(0, NULL, 0));
 	stalloc_free(at, 0, 0, stream);
 	stalloc_release_pool(0, 5, 7);
-	check("behind a graph");
+	check("after a graph");
 }
 
 static void bad_arguments(void)
@@ -184,7 +184,7 @@ static void bad_arguments(void)
 	      "no tag");
 }
 
-/* Each call fails once; behind that all can sleep and wake. */
+/* Each call fails once; after that all can sleep and wake. */
 static void calls_fail(void)
 {
 	char rule[64];

@@ -226,7 +226,7 @@ void lane_renew(void)
 		struct stay *s = &night.stays[i];
 		if (s->p.at && s->p.device == device && s->lane == lane) s->lane = -1;
 	}
-	for (int r = 1; r < REGIONS; r++) /* else nothing could come behind its work there */
+	for (int r = 1; r < REGIONS; r++) /* else nothing could come after its work there */
 		if (night.own[device][r][lane])
 			fake(pass_stream)(night.lanes[device][lane]);
 	TELL("renew device %d, lane %d", device, lane);

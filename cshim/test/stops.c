@@ -65,11 +65,11 @@ static void world(void)
 {
 	struct block b[N];
 	uint64_t first = kit_stats().plan_generation;
-	for (int i = 0, behind = 0; i < MOST && behind < STEPS; i++) {
+	for (int i = 0, after = 0; i < MOST && after < STEPS; i++) {
 		if (i % 6 == 0) program = kit_random(&dice);
 		begin(b);
 		end(b, 0);
-		if (behind > 0 || kit_stats().plan_generation >= first + PLANS) behind++;
+		if (after > 0 || kit_stats().plan_generation >= first + PLANS) after++;
 	}
 }
 

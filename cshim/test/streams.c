@@ -47,7 +47,7 @@ static double cpu(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* The least time of the thread that a mark takes behind a step of one stream. */
+/* The least time of the thread that a mark takes after a step of one stream. */
 static double mark(void)
 {
 	double least = 1;
@@ -90,7 +90,7 @@ static void marks(void)
 		if (after < before) after = before;
 		if ((after - before) / MANY < each) each = (after - before) / MANY;
 	}
-	printf("a mark behind %d streams that have ended: %.0f us; %zu bytes of the host for each "
+	printf("a mark after %d streams that have ended: %.0f us; %zu bytes of the host for each "
 	       "that is forgotten\n",
 	       MANY, 1e6 * idle, each);
 	CHECK(idle < 2e-2, "a mark takes %.1f ms",

@@ -7,7 +7,7 @@
 
 enum { MOST = 12, OTHERS = 6 };
 
-/* One that others take memory behind. */
+/* One after which others take memory. */
 static void step(struct dream x, const char *call, long nth, bool keep)
 {
 	if (nth) snprintf(x.rule, sizeof x.rule, "%s:%ld:%d", call, nth, chance(2) ? 999 : 2);

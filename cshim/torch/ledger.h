@@ -138,8 +138,9 @@ class Ledger : public Delegate {
 	}
 
 	// Tells libstalloc what native holds now; with reset all peaks start again.
-	void tell(DeviceIndex d, const DeviceStats &native, bool reset = false, bool peaks = false) {
-		const stalloc_meters now = held_by(native, peaks);
+	void tell(DeviceIndex d, const DeviceStats &theirs, bool reset = false,
+		  bool peaks = false) {
+		const stalloc_meters now = held_by(theirs, peaks);
 		library_.set_other(d, &now, reset);
 	}
 	// Updates the meters after what native holds may have changed.

@@ -8,7 +8,7 @@
 #define CAPTURED_EVENT 907
 
 static struct event {
-	int alive, captured, noes;
+	int alive, captured, not_yet;
 	long stream; /* index, -1: never recorded */
 	long at;
 	unsigned reuse;
@@ -70,7 +70,7 @@ int cuEventRecord(void *event, void *stream)
 	e->stream = s - streams;
 	s->last += !settings.held; /* else kernels alone are work */
 	e->at = s->last;
-	e->noes = (int)settings.event_delay;
+	e->not_yet = (int)settings.event_delay;
 	return leave(0);
 }
 
@@ -104,7 +104,7 @@ static int passed(struct event *e)
 	}
 	if (e->stream < 0 || streams[e->stream].passed >= e->at)
 		return 0;
-	if (settings.held || e->noes-- > 0)
+	if (settings.held || e->not_yet-- > 0)
 		return NOT_READY;
 	streams[e->stream].passed = e->at;
 	return 0;

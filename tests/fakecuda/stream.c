@@ -48,7 +48,7 @@ void stream_wait(struct stream *s, long other, long until)
 {
 	waits = checked(realloc(waits, (wait_count + 1) * sizeof waits[0]));
 	waits[wait_count++] = (struct wait){s - streams, s->last, other, until};
-	s->last++; /* an event behind it passes behind it */
+	s->last++; /* an event after it passes after it */
 }
 
 void pass(struct stream *s, long to)

@@ -18,14 +18,14 @@ struct stream {
 extern struct stream *streams;
 extern size_t stream_count;
 
-/* Handles are numbers in pointers' clothes; they start above the driver's own
+/* Handles are numbers, cast to pointers; they start above the driver's own
  * special streams 0, 1 and 2. */
 #define FIRST 4096
 
 struct stream *find_stream(void *key);
 /* Lets the work of a stream pass a position; what it waits for passes first. */
 void pass(struct stream *s, long to);
-/* Work of a stream behind its last position begins when another has passed one. */
+/* Work of a stream after its last position begins when another has passed one. */
 void stream_wait(struct stream *s, long other, long until);
 
 /* event.c */

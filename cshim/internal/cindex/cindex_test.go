@@ -19,7 +19,7 @@ type pair struct {
 	at    []index.Unit
 }
 
-const arenas = 8 // the first two are nobody's
+const arenas = 8 // the first two belong to no stream
 
 // one does what a few bytes say, if that can be.
 func (p *pair) one(next func(int) int) {
@@ -126,7 +126,7 @@ func (p *pair) same(next func(int) int) error {
 		}
 		for _, g := range a {
 			if x, y := p.c.Gap(s, g.Hi-1), p.c.Gap(s, g.Hi); x != g || y.Size() != 0 {
-				return fmt.Errorf("gap %v is found as %v, behind it %v", g, x, y)
+				return fmt.Errorf("gap %v is found as %v, after it %v", g, x, y)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func TestNoMemory(t *testing.T) {
 	at := index.Unit(8192)
 	why := func() (why any) {
 		defer func() { why = recover() }()
-		for ; ; at += 2 { // a gap behind each
+		for ; ; at += 2 { // a gap after each
 			x.Put(index.Block{At: at, Size: 1, Arena: 2})
 		}
 	}()

@@ -8,12 +8,12 @@ import (
 	"stalloc/stream/schedule"
 )
 
-// program is a step of one stream: requests by size, each freed behind some later one,
+// program is a step of one stream: requests by size, each freed after some later one,
 // or in the next step.
 type program struct {
 	id    mem.StreamID
 	sizes []mem.Bytes
-	frees [][]int // behind each request
+	frees [][]int // after each request
 	keeps []int   // freed where the next step begins
 }
 
@@ -38,7 +38,7 @@ func (t *twins) program(id mem.StreamID, n int) *program {
 }
 
 // noise is how often, of a thousand chances, something is not as in the step before. With
-// regular, not even the frees are, and no list is played again; with trim, idle memory goes behind
+// regular, not even the frees are, and no list is played again; with trim, idle memory goes after
 // each step.
 type noise struct {
 	skip, insert, keep, record, goes, pass, jump, swap int
@@ -102,7 +102,7 @@ func (t *twins) run(p *program, x noise, held *[]block) ([]placed, error) {
 			if b, ok := at[f]; ok {
 				delete(at, f)
 				if err := drop(b); err != nil {
-					return nil, fmt.Errorf("free behind request %d: %w", i, err)
+					return nil, fmt.Errorf("free after request %d: %w", i, err)
 				}
 			}
 		}
@@ -186,7 +186,7 @@ func (t *twins) life(steps, requests int, x noise, move int) error {
 		}
 		if t.r.IntN(3) == 0 {
 			if err := t.same(); err != nil {
-				return fmt.Errorf("behind step %d: %w", step, err)
+				return fmt.Errorf("after step %d: %w", step, err)
 			}
 		}
 	}
