@@ -60,7 +60,7 @@ int stalloc_find(void *ptr, struct stalloc_block *out) {
 	struct stalloc_device *d = device_of(addr);
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!*stalloc_alive) return STALLOC_ERR_ARGUMENT;
-	if (!d) return stalloc_plain_find(addr, out) ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
+	if (!d) return stalloc_plain_find(addr, false, out) ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
 	stalloc_lock(d);
 	stalloc_drain(d);
 	bool mine = d->index.starts, found = false; /* not mine: GMLake has the blocks */
@@ -80,7 +80,7 @@ int stalloc_release(void *ptr) {
 	struct stalloc_block plain;
 	struct stalloc_device *d = device_of(addr);
 	if (!*stalloc_alive) return STALLOC_OK;
-	if (!d && !stalloc_plain_find(addr, &plain)) return STALLOC_ERR_ARGUMENT;
+	if (!d && !stalloc_plain_find(addr, false, &plain)) return STALLOC_ERR_ARGUMENT;
 	stalloc_free_at(d ? d : &stalloc_devices[plain.device], addr);
 	return STALLOC_OK;
 }

@@ -31,7 +31,7 @@ static void path_of_engine(char *out, size_t n) {
 }
 
 static int open_engine(char *err, size_t n) {
-	char path[4096], why[512], name[32];
+	char path[4096], name[32];
 	if (stalloc_conf_problem()) {
 		snprintf(err, n, "%s", stalloc_conf_problem());
 		return STALLOC_ERR_ENGINE;
@@ -60,14 +60,10 @@ static int open_engine(char *err, size_t n) {
 		.device = sizeof *stalloc_devices,
 		.name = stalloc_log_name(name, sizeof name),
 		.conf = stalloc_conf_text(),
-		.driver = stalloc_get_driver(why, sizeof why),
+		.driver = stalloc_get_driver(err, n),
 		.devices = stalloc_devices,
 	};
-	if (!host.driver) {
-		snprintf(err, n, "%s", why);
-		return STALLOC_ERR_DRIVER;
-	}
-	return table.start(&host, err, n);
+	return host.driver ? table.start(&host, err, n) : STALLOC_ERR_DRIVER;
 }
 
 /* Opens the engine and keeps the soft limit of open files. Go raises it to one below the hard

@@ -209,9 +209,12 @@ static struct stalloc_block block_info(const struct block *b) {
 		.ptr = (void *)(uintptr_t)b->addr, .asked = b->asked, .device = b->device};
 }
 
-bool stalloc_plain_find(uint64_t addr, struct stalloc_block *out) {
+/* Inside searches all blocks. */
+bool stalloc_plain_find(uint64_t addr, bool inside, struct stalloc_block *out) {
 	pthread_mutex_lock(&lock);
 	const struct block *b = *find(addr);
+	for (int i = 0; i < BUCKETS && inside && !b; i++)
+		for (b = buckets[i]; b && addr - b->addr >= b->size;) b = b->next;
 	if (b) *out = block_info(b);
 	pthread_mutex_unlock(&lock);
 	return b != NULL;
@@ -225,18 +228,6 @@ size_t stalloc_plain_blocks(int device, struct stalloc_block *out, size_t n) {
 			if (b->device == device && all++ < n) out[all - 1] = block_info(b);
 	pthread_mutex_unlock(&lock);
 	return all;
-}
-
-/* The block that contains an address; false: none does. Searches all blocks. */
-bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size) {
-	const struct block *found = NULL;
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < BUCKETS && !found; i++)
-		for (found = buckets[i]; found && addr - found->addr >= found->size;)
-			found = found->next;
-	if (found) *start = found->addr, *size = found->size;
-	pthread_mutex_unlock(&lock);
-	return found != NULL;
 }
 
 struct stalloc_plain_counts stalloc_plain_counts(int device) {

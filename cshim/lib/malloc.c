@@ -162,7 +162,7 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 }
 
 /* Takes the lock and frees; if another thread has the lock, defers the free to it. */
-static __attribute__((noinline)) void free_locked(struct stalloc_device *d, uint64_t addr) {
+__attribute__((noinline)) void stalloc_free_at(struct stalloc_device *d, uint64_t addr) {
 	if (!stalloc_try_lock(d)) {
 		if (stalloc_defer_free(d, addr)) {
 			/* The holder may have released the lock before it could see the free. */
@@ -176,13 +176,11 @@ static __attribute__((noinline)) void free_locked(struct stalloc_device *d, uint
 	if (STALLOC_UNLIKELY(!done)) stalloc_free_in_engine(addr, false);
 }
 
-void stalloc_free_at(struct stalloc_device *d, uint64_t addr) { free_locked(d, addr); }
-
 static __attribute__((noinline)) void free_checked(uint64_t addr, int device, void *stream) {
 	if (!addr || !*stalloc_alive) return;
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (s)
-		free_locked(s->device, addr);
+		stalloc_free_at(s->device, addr);
 	else
 		stalloc_free_in_engine(addr, false); /* the engine finds the block's device */
 }
@@ -199,7 +197,7 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	}
 	bool done = stalloc_fast_free(d, addr);
 	stalloc_lock_leave_biased(o);
-	if (STALLOC_UNLIKELY(!done && addr != 0)) free_locked(d, addr);
+	if (STALLOC_UNLIKELY(!done && addr != 0)) stalloc_free_at(d, addr);
 	if (STALLOC_UNLIKELY(has_deferred(d))) drain_and_return(d, NULL);
 }
 
@@ -217,11 +215,14 @@ void stalloc_record_stream(void *ptr, void *stream) {
 
 void *stalloc_base(void *ptr, size_t *size) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	uint64_t start = 0, bytes = 0;
+	uint64_t addr = (uint64_t)(uintptr_t)ptr, start = 0, bytes = 0;
+	struct stalloc_block plain;
 	if (!ptr || !*stalloc_alive) return NULL;
-	if (!(e && e->base((uint64_t)(uintptr_t)ptr, &start, &bytes) == STALLOC_OK) &&
-	    !stalloc_plain_base((uint64_t)(uintptr_t)ptr, &start, &bytes))
-		return NULL;
-	if (size) *size = bytes;
-	return (void *)(uintptr_t)start;
+	if (e && e->base(addr, &start, &bytes) == STALLOC_OK) {
+		if (size) *size = bytes;
+		return (void *)(uintptr_t)start;
+	}
+	if (!stalloc_plain_find(addr, true, &plain)) return NULL;
+	if (size) *size = stalloc_round(plain.asked);
+	return plain.ptr;
 }

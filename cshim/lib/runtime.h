@@ -146,7 +146,8 @@ const struct stalloc_driver *stalloc_get_driver(char *err, size_t n);
 int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, char *err, size_t n);
 void stalloc_plain_release_graphs(int device, uint64_t pool);
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed);
-bool stalloc_plain_find(uint64_t addr, struct stalloc_block *out);
+/* The block that begins at an address or, with inside, contains it. */
+bool stalloc_plain_find(uint64_t addr, bool inside, struct stalloc_block *out);
 /* Copies at most n live blocks of a device; returns how many there are. */
 size_t stalloc_plain_blocks(int device, struct stalloc_block *out, size_t n);
 /* Retries frees that the driver has refused. */
@@ -156,7 +157,6 @@ struct stalloc_plain_counts {
 	uint64_t served; /* requests so far */
 };
 struct stalloc_plain_counts stalloc_plain_counts(int device);
-bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size);
 
 /* Whether a stream is being captured into a graph; negative: the driver cannot tell. */
 int stalloc_capturing(int device, void *stream);

@@ -1,5 +1,4 @@
 /* Steps, limits, statistics and plans: the calls that are no allocation. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -154,42 +153,32 @@ int stalloc_reset_peak(int device) {
 	return STALLOC_OK;
 }
 
-/* Appends to a text of length used, as far as there is room. Returns the length it would have. */
-__attribute__((format(printf, 4, 5))) static int add(char *text, size_t length, int used,
-						     const char *format, ...) {
-	size_t room = (size_t)used < length ? length - (size_t)used : 0;
-	va_list words;
-	va_start(words, format);
-	int more = vsnprintf(room ? text + used : NULL, room, format, words);
-	va_end(words);
-	return used + more;
-}
-
 int stalloc_explain(int device, char *text, size_t length) {
+	char beside[2048] = ""; /* what the engine does not know */
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (stalloc_check_device(device, 0)) return STALLOC_ERR_ARGUMENT;
 	const char *problem = *stalloc_alive ? stalloc_engine_problem(device) : NULL;
-	size_t imported = *stalloc_alive ? stalloc_imported_bytes(device) : 0;
-	int used = 0;
+	size_t imported = *stalloc_alive ? stalloc_imported_bytes(device) : 0, used = 0;
 	if (imported)
-		used = add(text, length, used,
-			   "%.2f MiB of other processes are mapped here and held there. ",
-			   (double)imported / (1 << 20));
+		used = (size_t)snprintf(
+			beside, sizeof beside,
+			"%.2f MiB of other processes are mapped here and held there. ",
+			(double)imported / (1 << 20));
 	if (problem)
-		used = add(text, length, used,
-			   "Plain driver allocations serve device %d, so far %llu of them, because "
-			   "the engine does not: %s. ",
-			   device, (unsigned long long)stalloc_plain_counts(device).served,
-			   problem);
+		used += (size_t)snprintf(
+			beside + used, sizeof beside - used,
+			"Plain driver allocations serve device %d, so far %llu of them, because "
+			"the engine does not: %s. ",
+			device, (unsigned long long)stalloc_plain_counts(device).served, problem);
 	if (!e)
-		return problem ? used
-			       : add(text, length, used, "stalloc has allocated nothing yet");
-	size_t room = (size_t)used < length ? length - (size_t)used : 0;
+		return snprintf(text, length, "%s%s", beside,
+				problem ? "" : "stalloc has allocated nothing yet");
+	snprintf(text, length, "%s", beside);
+	size_t room = used < length ? length - used : 0;
 	int rest = e->explain(device, room ? text + used : NULL, room);
-	return rest < 0 ? rest : used + rest;
+	return rest < 0 ? rest : (int)used + rest;
 }
 
-/* Checks the arguments of save and load. */
 static int check_file(int device, const char *path) {
 	if (!path) return stalloc_fail(STALLOC_ERR_ARGUMENT, "no file is named");
 	return stalloc_check_device(device, 0);
