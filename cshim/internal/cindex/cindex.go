@@ -62,20 +62,6 @@ static struct index_block block_at(const struct stalloc_index *x, uint64_t at) {
 	return b ? x->blocks[b] : (struct index_block){0};
 }
 
-// The block with the next used number after *n, which becomes its number; size 0: none.
-static struct index_block block_after(const struct stalloc_index *x, uint32_t *n) {
-	while (++*n <= x->block_n)
-		if (x->blocks[*n].size) return x->blocks[*n];
-	return (struct index_block){0};
-}
-
-struct arena_stats { int64_t free, load, peak; uint32_t used; };
-static struct arena_stats stats_of(const struct stalloc_index *x, uint32_t s) {
-	if (s >= x->arena_n) return (struct arena_stats){0};
-	return (struct arena_stats){x->arenas[s].free, x->arenas[s].load, x->arenas[s].peak,
-		x->arenas[s].used};
-}
-
 static void release(struct stalloc_index *x) {
 	free(x->arenas), free(x->gaps), free(x->blocks), free(x->starts);
 	free(x);
@@ -111,8 +97,7 @@ func (x *Index) must(done C.bool) {
 }
 
 func gap(p C.struct_piece) index.Gap {
-	return index.Gap{Lo: index.Unit(p.lo),
-		Hi: index.Unit(p.hi)}
+	return index.Gap{Lo: index.Unit(p.lo), Hi: index.Unit(p.hi)}
 }
 
 func block(b C.struct_index_block) index.Block {
@@ -172,16 +157,20 @@ func (x *Index) Block(at index.Unit) (index.Block, bool) {
 
 func (x *Index) Blocks() iter.Seq[index.Block] {
 	return func(yield func(index.Block) bool) {
-		var n C.uint32_t
-		b := C.block_after(x.c, &n)
-		for b.size != 0 && yield(block(b)) {
-			b = C.block_after(x.c, &n)
+		for n := C.uint32_t(1); n <= x.c.block_n; n++ {
+			b := unsafe.Slice(x.c.blocks, x.c.block_n+1)[n]
+			if b.size != 0 && !yield(block(b)) {
+				return
+			}
 		}
 	}
 }
 
 func (x *Index) Room(s uint32) index.ArenaStats {
-	r := C.stats_of(x.c, C.uint32_t(s))
+	if s >= uint32(x.c.arena_n) {
+		return index.ArenaStats{}
+	}
+	r := &unsafe.Slice(x.c.arenas, x.c.arena_n)[s]
 	return index.ArenaStats{Free: index.Unit(r.free), Load: index.Unit(r.load),
 		Peak: index.Unit(r.peak), Used: uint32(r.used)}
 }
