@@ -25,7 +25,7 @@ func (g *grid) prune(chosen []bool, good func() bool) {
 	slices.SortStableFunc(list, func(i, j int32) int {
 		return cmp.Compare(g.parts[j].size, g.parts[i].size)
 	})
-	list = g.dropGroups(chosen, list, 1, good)
+	g.dropGroups(chosen, list, 1, good)
 	if len(g.parts) <= tries {
 		for g.exchange(chosen, good) {
 		}
