@@ -175,21 +175,6 @@ const (
 	OpUnknown
 )
 
-var opNames = [...]string{
-	OpCreate: "create", OpMap: "map", OpAccess: "access", OpUnmap: "unmap", OpRelease: "release",
-	OpRest: "rest", OpFence: "record", OpRecordEvent: "event",
-	OpQuery: "query", OpWait: "wait", OpFreed: "freed", OpSync: "sync", OpResume: "resume",
-	OpGrant: "grant", OpRefuse: "refuse", OpUnknown: "unknown",
-}
-
-// String names the op as the golden scripts write it.
-func (k OpKind) String() string {
-	if int(k) < len(opNames) && opNames[k] != "" {
-		return opNames[k]
-	}
-	return "invalid"
-}
-
 // Index names a handle: the engine's own dense number, from 1. The runner keeps
 // the table from it to driver.Handle. Numbers of released handles are reused.
 type Index uint32

@@ -70,10 +70,17 @@ type scripted struct {
 	fails      [][]string // kinds of operations, and how many are done before one is refused
 }
 
+// opNames are the operations as scripts write them.
+var opNames = map[engine.OpKind]string{
+	engine.OpCreate: "create", engine.OpMap: "map", engine.OpAccess: "access",
+	engine.OpUnmap: "unmap", engine.OpRelease: "release", engine.OpRest: "rest",
+	engine.OpFence: "record", engine.OpSync: "sync", engine.OpUnknown: "unknown",
+}
+
 // refuses reports whether the driver refuses an operation, each as often as a script says.
 func (s *scripted) refuses(_ int, op engine.Op) bool {
 	for i, f := range s.fails {
-		if f[0] != op.Kind.String() {
+		if f[0] != opNames[op.Kind] {
 			continue
 		}
 		n, _ := strconv.Atoi(f[1])
@@ -190,7 +197,8 @@ func (s *scripted) told() string {
 		}
 		switch op := run[0]; op.Kind {
 		case engine.OpCreate, engine.OpUnmap:
-			out = append(out, fmt.Sprintf("%v %d × %v", op.Kind, len(run), sum/mem.Bytes(len(run))))
+			out = append(out, fmt.Sprintf("%s %d × %v", opNames[op.Kind], len(run),
+				sum/mem.Bytes(len(run))))
 		case engine.OpGrant:
 			out = append(out, "at "+s.offset(op.Addr))
 		case engine.OpRefuse:
@@ -198,11 +206,11 @@ func (s *scripted) told() string {
 		case engine.OpFence:
 			out = append(out, fmt.Sprintf("fence on stream %d", op.Stream))
 		case engine.OpMap, engine.OpRelease, engine.OpRest:
-			out = append(out, fmt.Sprintf("%v %d", op.Kind, len(run)))
+			out = append(out, fmt.Sprintf("%s %d", opNames[op.Kind], len(run)))
 		case 0:
 			out = append(out, "no!")
 		case engine.OpSync, engine.OpUnknown:
-			out = append(out, op.Kind.String())
+			out = append(out, opNames[op.Kind])
 		}
 	}
 	if len(out) == 0 {
