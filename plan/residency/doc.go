@@ -27,11 +27,11 @@
 // # How it is found
 //
 // Items that may travel in parts are cut into parts of the least size. For a given choice of what
-// leaves (schedule.go), items leave in the order in which they become idle, as soon as they can,
-// and come back in the order in which they are needed, as soon as it is safe: from then on the
-// load never passes the limit until the item is needed. The choice (choose.go) goes through time
-// and lets leave, where the load is too high, what is needed last. Then it takes back what need not
-// leave (prune.go). If no choice without waits is found, several with waits are compared.
+// leaves, items leave in the order in which they become idle, as soon as they can (leaving.go), and
+// come back in the order in which they are needed, as soon as it is safe (returning.go): from then
+// on the load never passes the limit until the item is needed. The choice (choose.go) goes through
+// time and lets leave, where the load is too high, what is needed last. Then it takes back what
+// need not leave (prune.go). If no choice without waits is found, several with waits are compared.
 //
 // # What is proven
 //
