@@ -22,6 +22,9 @@ const struct stalloc_driver *stalloc_get_driver(char *err, size_t n) {
 	return driver_open ? &driver : NULL;
 }
 
+/* What is kept was mapped by the driver, so it is open by then. */
+void stalloc_tidy_imports(void) { stalloc_tidy(&driver); }
+
 _Static_assert((int)STALLOC_MAPPED == STALLOC_CU_MAPPED &&
 		       (int)STALLOC_USABLE == STALLOC_CU_USABLE &&
 		       (int)STALLOC_UNMAPPED == STALLOC_CU_UNMAPPED,

@@ -162,7 +162,7 @@ void stalloc_plain_retry_frees(void) {
 	pthread_mutex_lock(&lock);
 	retry_frees(refused_n);
 	pthread_mutex_unlock(&lock);
-	stalloc_tidy(driver); /* of imports */
+	stalloc_tidy_imports();
 }
 
 /* False: not a plain driver allocation. cuMemFree waits for pending work, so blocks that other

@@ -140,6 +140,8 @@ bool stalloc_thread_fits(void);
 
 /* cuda.c: the driver, opened by the first call; NULL: it cannot be, and err says why. */
 const struct stalloc_driver *stalloc_get_driver(char *err, size_t n);
+/* Tries again to unmap imported memory that the driver refused to unmap. */
+void stalloc_tidy_imports(void);
 
 /* fallback.c: plain driver allocations, when there is no engine. */
 /* graph: the private pool of a captured request, whose block goes back with the pool; 0: none. */
