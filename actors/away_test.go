@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"stalloc/actors/device"
@@ -221,31 +222,31 @@ func TestPausedWhileClosed(t *testing.T) {
 
 // TestComesBackAhead: once a step was seen, its states are back before they are opened.
 func TestComesBackAhead(t *testing.T) {
-	k := newAwayKit(t)
-	step := func() {
+	synctest.Test(t, func(t *testing.T) { // where the mover looks at the load when it means to
+		k := newAwayKit(t)
+		step := func() {
+			k.use()
+			k.end(true)
+			var live []mem.Addr
+			for range 7 {
+				live = append(live, k.ask(128*mem.MiB))
+				time.Sleep(10 * time.Millisecond)
+			}
+			k.release(live...)
+		}
+		for range 3 { // in the first nothing left ahead, the second was seen
+			step()
+		}
+		time.Sleep(time.Second)
+		if s := k.Stats(); s.Asleep > 0 {
+			t.Fatalf("%v are still away", s.Asleep)
+		}
+		step() // it makes way again
 		k.use()
-		k.end(true)
-		var live []mem.Addr
-		for range 7 {
-			live = append(live, k.ask(128*mem.MiB))
-			time.Sleep(10 * time.Millisecond) // the mover looks at the load
+		if peak := k.gpu.Peak(); peak > mem.GiB {
+			t.Errorf("the device held %v", peak)
 		}
-		k.release(live...)
-	}
-	for range 3 { // in the first nothing left ahead, the second was seen
-		step()
-	}
-	for until := time.Now().Add(20 * time.Second); k.Stats().Asleep > 0; {
-		if time.Now().After(until) {
-			t.Fatalf("%v are still away", k.Stats().Asleep)
-		}
-		time.Sleep(time.Millisecond)
-	}
-	step() // it makes way again
-	k.use()
-	if peak := k.gpu.Peak(); peak > mem.GiB {
-		t.Errorf("the device held %v", peak)
-	}
+	})
 }
 
 // TestRequestTakesWhatLacks: a large request, most of which idle memory serves, makes no more leave

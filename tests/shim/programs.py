@@ -55,7 +55,7 @@ class Program:
     def __init__(self, text, conf, environment, cache):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("STALLOC_", "FAKECUDA_"))}
         env |= {"SHIM": str(SHIM), "FAKECUDA_CAPACITY": str(1 << 30), "FAKECUDA_ANY_STREAM": "1"}
-        env["XDG_CACHE_HOME"] = str(cache)
+        env |= {"PACKAGE": str(ROOT / "python"), "XDG_CACHE_HOME": str(cache)}
         if conf is not None:
             env["STALLOC_CONF"] = conf
         env |= environment
@@ -112,6 +112,6 @@ for line in gzip.open(os.environ["TRACE"], "rt"):
 def play(run, trace, then, conf=""):
     """What the program prints as JSON that plays a recording and then goes on so."""
     environment = {"FAKECUDA_CAPACITY": str(80 << 30), "FAKECUDA_POISON": "0"}
-    environment |= {"TRACE": str(trace), "PACKAGE": str(ROOT / "python")}
+    environment["TRACE"] = str(trace)
     out, _ = run(PLAY + then, conf=f"driver:{DRIVER},engine:{ENGINE}{conf}", **environment)
     return json.loads(out)

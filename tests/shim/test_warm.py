@@ -1,6 +1,6 @@
 """A second start of a program plans the steps that the first one has left."""
 
-from programs import DRIVER, ENGINE, ROOT
+from programs import DRIVER, ENGINE
 
 # Trains a model, if EVALUATE is set with an evaluation every so many steps and a batch that grows.
 # Every block is marked at both ends and looked at before it is freed. Writes the first step that
@@ -96,8 +96,7 @@ def started(run, file, steps=40, evaluate=0):
     """A run that loads the plan in a file, if there is one, and saves its own."""
     conf = f"driver:{DRIVER},engine:{ENGINE}"
     text = f"FILE = {str(file)!r}\n" + PLAN + TRAINING + '\nplan("save", FILE)\n'
-    package = str(ROOT / "python")
-    out, _ = run(text, conf=conf, STEPS=str(steps), EVALUATE=str(evaluate), PACKAGE=package)
+    out, _ = run(text, conf=conf, STEPS=str(steps), EVALUATE=str(evaluate))
     return [int(word) for word in out.split()]
 
 
