@@ -143,3 +143,34 @@ func TestUnpinFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUnpinOfARegionFails: what stays pinned of a region without memory is told and tried again.
+func TestUnpinOfARegionFails(t *testing.T) {
+	pins := &stuck{pinned: map[*byte]bool{}}
+	gpu := struct {
+		*sim.Device
+		*stuck
+	}{sim.New(sim.Config{Capacity: mem.GiB}), pins}
+	l, err := OpenLocal(gpu, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := region.Number("test: stays pinned")
+	at, failed := l.MallocIn(0, number, 64*mem.MiB)
+	how := pool.Closing{Changed: true, All: true}
+	if err := errors.Join(err, failed, l.EndAwake(number, 0, how), l.Release(at)); err != nil {
+		t.Fatal(err)
+	}
+	for _, refuse := range []bool{true, false} {
+		pins.refuse = refuse
+		err := l.Trim(0)
+		if kept := l.Stats().Backup > 0; err != nil || kept != refuse ||
+			(len(pins.pinned) > 0) != refuse {
+			t.Errorf("refused %v: %d pieces stay pinned, told %v: %v", refuse, len(pins.pinned),
+				kept, err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
