@@ -52,7 +52,7 @@ def main(argv=None):
     o.device, o.draw = torch.device(o.kind), random.Random(1)
     o.fused = {"fused": True} if o.kind == "cuda" else {}
     torch.manual_seed(1)
-    measure.require_finite(PROGRAMS[o.program][0](o))
+    measure.require_sound(PROGRAMS[o.program][0](o))
     return 0
 
 

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Optional
 
+import ledger
 import measure
 import turnstile
 
@@ -26,7 +27,7 @@ PYTORCHS = {
     "async": "backend:cudaMallocAsync",
 }
 EXIT_OUT_OF_MEMORY = 3
-EXIT_NOT_FINITE = 4
+EXIT_WRONG = 4
 # How running out of memory reads: the allocators' own errors, and cuBLAS's for its workspace.
 OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -78,7 +79,7 @@ def add_arguments(parser):
         help="who marks the steps for stalloc: the loop (stalloc.step()) or the optimizer's hook",
     )
     group.add_argument("--memory-cap", type=float, metavar="GIB", help="use no more than this")
-    group.add_argument("--json", type=Path, metavar="FILE", help="write the measurements here")
+    group.add_argument("--json", type=ledger.file, metavar="FILE", help="the measurements")
     group.add_argument(
         "--no-deterministic",
         dest="deterministic",
@@ -218,14 +219,14 @@ def run(args, example):
         return EXIT_OUT_OF_MEMORY
     turnstile.keep(example)
     weights = sum(parameter.numel() for parameter in model.parameters())
-    wrong = measure.not_finite(recorder.steps, model)
+    wrong = measure.not_finite(recorder.steps, model) or measure.not_served(stalloc)
     recorder.report(
         items=example.name, parameters=weights, checksum=measure.checksum(model),
         finite=not wrong, **({"failed": wrong} if wrong else {}),
     )  # fmt: skip
     if wrong:
         print(f"{args.allocator:>12} {wrong}", file=sys.stderr)
-        return EXIT_NOT_FINITE
+        return EXIT_WRONG
     return 0
 
 

@@ -10,7 +10,9 @@ import argparse
 import datetime
 import json
 import os
+import shlex
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -25,10 +27,20 @@ def parser(about):
     parser = argparse.ArgumentParser(
         description=about.splitlines()[0], epilog="Everything else is passed to the programs."
     )
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="the ledger")
+    parser.add_argument("--json", type=file, required=True, metavar="FILE", help="the ledger")
     parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
     parser.add_argument("--table", action="store_true", help="run nothing")
     return parser
+
+
+def file(text):
+    """The path of a file to write, for argparse: its folder is made before anything runs."""
+    path = Path(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
+    return path
 
 
 class OutOfTime(Exception):
@@ -147,6 +159,18 @@ def about(report):
         "commit": commit(),
         "date": datetime.date.today().isoformat(),
     }
+
+
+def append(path, row):
+    """Adds a row of a program that has no ledger to a file of JSON lines, if there is one, with
+    what every table must name; returns the line."""
+    command = shlex.join(["python", *sys.argv])
+    of = {"cores": os.cpu_count(), "commit": commit(), "date": datetime.date.today().isoformat()}
+    line = json.dumps({**row, **of, "command": command})
+    if path:
+        with path.open("a") as kept:
+            kept.write(line + "\n")
+    return line
 
 
 def described(entry):

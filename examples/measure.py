@@ -55,10 +55,18 @@ def not_finite(steps, model):
     return ""
 
 
-def require_finite(model, losses=()):
-    """Ends a program in which a loss or a parameter is not finite."""
+def not_served(stalloc):
+    """That plain driver allocations have served in stalloc's place, in words; "" if they have not:
+    their times are not stalloc's."""
+    broken = stalloc is not None and stalloc.stats().fallback
+    return "stalloc has fallen back to plain driver allocations" if broken else ""
+
+
+def require_sound(model, losses=(), stalloc=None):
+    """Ends a program whose figures prove nothing: a loss or a parameter is not finite, or another
+    allocator has served."""
     steps = [{"step": number, "loss": loss} for number, loss in enumerate(losses)]
-    if wrong := not_finite(steps, model):
+    if wrong := not_finite(steps, model) or not_served(stalloc):
         raise SystemExit(wrong)
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 
 import harness
+import ledger
 import offload_activations_table
 import offload_model as shared
 import torch
@@ -27,8 +28,9 @@ class Ways:
         self.args, self.stalloc, self.device = args, stalloc, device
         self.rows, self.ends = {}, args.begun + args.budget
 
-    def run(self, name, limit=None, peer=False, **how):
-        """A row, also in the table; None if there was no time, or memory, or a peer failed."""
+    def run(self, name, limit=None, peer=False, more=None, **how):
+        """A row, also in the table; None if there was no time, or memory, or a peer failed.
+        more() has what else is in the row."""
         rows = self.rows.setdefault(name, [])
         if time.monotonic() > self.ends - self._longest():
             rows or rows.append({"failed": "no time left"})
@@ -46,10 +48,19 @@ class Ways:
                 raise
         shared.forget(self.device)
         row.update(limit=limit, took=time.monotonic() - begun)
+        if more and "failed" not in row:
+            row.update(more())
         rows.append(row)
+        self._keep(name, row)
         said = offload_activations_table.describe(row)
         print(f"{name}: {said}", file=sys.stderr, flush=True)
         return None if "failed" in row else row
+
+    def _keep(self, name, row):
+        if self.args.json:
+            of = {"part": "activations", "way": name, "allocator": self.args.allocator}
+            of |= {"device": torch.cuda.get_device_name() if self.device.type == "cuda" else "CPU"}
+            ledger.append(self.args.json, {**of, "torch": torch.__version__, **row})
 
     def planned(self, name, limit):
         """Offloads by plan, under a limit of what the allocator may hold; None: the device's."""
@@ -63,13 +74,13 @@ class Ways:
         def around():
             return self.stalloc.offload_activations(live)
 
-        row = self.run(name, limit, around=around, ready=ready)
-        if row is not None:
+        def more():
             after = vars(self._counts())
-            row["out"] = (after["out"] - counts["out"]) / 5
-            row["late"], row["host"] = after["late"] - counts["late"], after["host"]
-            row["stayed"] = after["stayed"]
-        return row
+            late = after["late"] - counts["late"]
+            out = (after["out"] - counts["out"]) / 5
+            return {"out": out, "late": late, "host": after["host"], "stayed": after["stayed"]}
+
+        return self.run(name, limit, more=more, around=around, ready=ready)
 
     def _is_learning(self):
         now = self._counts()
@@ -122,9 +133,12 @@ def first(ways, args):
             low, high = recomputed["held"], plain["held"]
             limit = int(low + share * (high - low))
             name = f"limit at {share:.2f}"
-            ways.run(f"nothing, {name}", limit, ready=lambda _: True, steps=2)
+            ways.run(f"nothing, {name}", limit, steps=2)
             do(f"stalloc, {name}", lambda name, limit=limit: ways.planned(name, limit))
     for name, how in () if args.no_peers else peers(args.peers):
+        if isinstance(how, str):
+            ways.rows[name] = [{"failed": how}]
+            continue
         row = do(name, lambda name, how=how: ways.run(name, peer=True, **how))
         if row is not None:
             most = row["held"]
@@ -134,14 +148,14 @@ def first(ways, args):
 
 
 def peers(names):
-    """Other ways to offload: their names, and how they train."""
+    """Other ways to offload: their names, and how they train, or in words why they do not."""
     if "save_on_cpu" in names:
         yield "save_on_cpu", {"around": lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)}
     if "TRL" in names:
         try:
             from trl.models import activation_offloading
         except ImportError as error:
-            print(f"TRL: {error}", file=sys.stderr)
+            yield "TRL", f"not run: {error}"
         else:
             yield "TRL", {"whole": lambda model: trl_of(activation_offloading, model)}
 

@@ -10,6 +10,7 @@ import gc
 import math
 import time
 
+import host
 import measure
 import torch
 import torch.nn.functional as F
@@ -118,6 +119,7 @@ def timed(
     losses = [float(loss) for loss in losses]
     wrong = "" if all(map(math.isfinite, losses)) else "a loss is not finite"
     row = {
+        "host_us": host.speed_us(),
         "tokens/s": args.batch * args.accumulate * args.length / seconds,
         "live": peak(device, "allocated"),
         "held": peak(device, "reserved"),

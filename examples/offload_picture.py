@@ -14,9 +14,9 @@ import json
 import sys
 import threading
 import time
-from pathlib import Path
 
 import harness
+import ledger
 import offload_states
 
 GIB = 1 << 30
@@ -38,16 +38,16 @@ class Sampler(threading.Thread):
 
 def main():
     made = offload_states.parser(__doc__, steps=10, turns=1, ways=[])
-    made.add_argument("--json", type=Path, required=True, metavar="FILE")
     options = made.parse_args()
+    if not options.json:
+        made.error("name the picture's file: --json FILE")
     stalloc = harness.choose_allocator("stalloc")
+    offload_states.limit(options.limit)
     import measure
     import offload_model
     import torch
 
     device = torch.device("cuda", 0)
-    total = torch.cuda.get_device_properties(device).total_memory
-    torch.cuda.set_per_process_memory_fraction(options.limit * GIB / total)
     net, optimizer = offload_model.build(options, device)
     net.recompute = 1
     marks = []  # when an optimizer's step begins, and ends, on the host
@@ -64,10 +64,10 @@ def main():
     time.sleep(0.1)
     sampler.over.set()
     sampler.join()
-    measure.require_finite(net, losses)
+    measure.require_sound(net, losses, stalloc)
     begin, end = marks[-4], marks[-1]
     picture = {
-        "device": torch.cuda.get_device_name(), "torch": torch.__version__,
+        **ledger.about({"device": torch.cuda.get_device_name(), "torch": torch.__version__}),
         "limit": options.limit, "optimizer": [round(1e3 * (at - begin), 2) for at in marks[-4:]],
         "samples": [
             [round(1e3 * (at - begin), 2), *(round(size / GIB, 3) for size in sizes)]

@@ -1,10 +1,12 @@
 """What a model trains at under a limit, with its optimizer states offloaded and without.
 
-The model of offload_model.py with sequences of 2048, recomputed. Prints a row of JSON for each way:
-tokens/s (median of the steps after the third), losses, and the most that was held. A way in which
-a loss or a parameter is not finite fails.
+    python examples/offload_states.py [--limit 24] [--turns 1] [--json FILE] [--budget 580]
 
-    python examples/offload_states.py [--limit 24] [--batch 2] [--accumulate 8] [--turns 1]
+The model of offload_model.py with sequences of 2048, recomputed. Prints a row of JSON for each way,
+and adds it to --json: tokens/s (median of the steps after the third), losses, and the most that was
+held. A way fails if a loss or a parameter is not finite. Each way is a process of its own; none
+begins that would hardly end within --budget. The exit status is 1 if a way failed, other than for
+want of memory, and 75 if the time was up before.
 """
 
 import argparse
@@ -16,7 +18,11 @@ import subprocess
 import sys
 import time
 
+import harness
+import ledger
+
 GIB = 1 << 30
+FIRST = 3  # steps that are not timed
 WAYS = {  # allocator, limited, way
     "native, no limit": ("native", False, "plain"),
     "stalloc, no limit": ("stalloc", False, "plain"),
@@ -62,18 +68,11 @@ def by_hand(torch, optimizer):
 
 def run(options):
     allocator, limited, way = WAYS[options.way]
-    import torch
-
-    stalloc = None
-    if allocator == "stalloc":
-        import stalloc
-
-        stalloc.enable(strict=True)
-    if limited:
-        total = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(options.limit * GIB / total)
+    stalloc = harness.choose_allocator(allocator)
+    limit(options.limit if limited else 0)
     import measure
     import offload_model
+    import torch
 
     device = torch.device("cuda", 0)
     net, optimizer = offload_model.build(options, device)
@@ -91,11 +90,11 @@ def run(options):
         losses.append(sum(map(float, some)))
         times.append(time.perf_counter() - begin)
         seen.append(stalloc.stats().driver_ns / 1e9 if stalloc else 0.0)
-    measure.require_finite(net, losses)
+    measure.require_sound(net, losses, stalloc)
     tokens = options.batch * options.accumulate * options.length
     row = {
-        "way": options.way, "device": torch.cuda.get_device_name(),
-        "tokens/s": round(tokens / statistics.median(times[3:])),
+        "way": options.way, "device": torch.cuda.get_device_name(), "torch": torch.__version__,
+        "tokens/s": round(tokens / statistics.median(times[FIRST:])),
         "seconds": [round(t, 3) for t in times],
         "losses": [round(x, 6) for x in losses],
         "held, GiB": round(torch.cuda.max_memory_reserved() / GIB, 2),
@@ -109,6 +108,53 @@ def run(options):
     print(json.dumps(row), flush=True)
 
 
+def limit(gib):
+    """Lets PyTorch hold so many GiB of its device; 0: all."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit("no GPU here")
+    if gib:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(gib * GIB / total, 1.0))
+
+
+class Alone:
+    """Runs a program's ways in processes of their own, while there is time."""
+
+    def __init__(self, script, seconds, most=150):
+        self.script, self.most, self._longest = script, most, 0.0
+        self._ends = time.monotonic() + seconds
+
+    def row(self, words, **environment):
+        """The row of JSON that a process prints last, or {"failed": why}. Raises
+        ledger.OutOfTime if it would hardly end."""
+        begun = time.monotonic()
+        if self._ends - begun < 1.15 * self._longest:
+            raise ledger.OutOfTime
+        env = {k: v for k, v in os.environ.items() if k not in harness.NATIVE_VARIABLES}
+        try:
+            done = subprocess.run(
+                [sys.executable, self.script, *map(str, words)], capture_output=True, text=True,
+                timeout=max(1.0, min(self.most, self._ends - begun)), env={**env, **environment},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            if error.timeout < self.most:
+                raise ledger.OutOfTime from None  # it was the budget that ended it
+            return {"failed": f"no end in {self.most:.0f} s"}
+        self._longest = max(self._longest, time.monotonic() - begun)
+        lines = done.stdout.splitlines()
+        if done.returncode == 0 and lines:
+            return json.loads(lines[-1])
+        why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        return {"failed": why[-300:]}
+
+
+def failed(row):
+    """Whether it says a failure other than a full device."""
+    return "failed" in row and not any(text in row["failed"] for text in harness.OUT_OF_MEMORY)
+
+
 def parser(text, steps, turns, ways):
     """The options of this program, and of what looks at its steps."""
     made = argparse.ArgumentParser(description=text)
@@ -116,12 +162,20 @@ def parser(text, steps, turns, ways):
     made.add_argument("--batch", type=int, default=2)
     made.add_argument("--accumulate", type=int, default=8)
     made.add_argument("--length", type=int, default=2048)
-    made.add_argument("--steps", type=int, default=steps)
+    made.add_argument("--steps", type=more_than_first, default=steps)
     made.add_argument("--shape", type=int, nargs=4, default=[24, 2048, 5504, 32000])
     made.add_argument("--turns", type=int, default=turns)
-    made.add_argument("--ways", nargs="*", default=ways)
+    made.add_argument("--ways", nargs="+", choices=ways, default=ways)
+    made.add_argument("--json", type=ledger.file, metavar="FILE", help="add the rows to this file")
+    made.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of all runs")
     made.add_argument("--way", help=argparse.SUPPRESS)
     return made
+
+
+def more_than_first(text):
+    if int(text) <= FIRST:
+        raise argparse.ArgumentTypeError(f"{text}: the first {FIRST} steps are not timed")
+    return int(text)
 
 
 def main():
@@ -130,20 +184,19 @@ def main():
     options = options_of.parse_args()
     if options.way:
         return run(options)
-    for _ in range(options.turns):
+    alone, status = Alone(__file__, options.budget), 0
+    for turn in range(options.turns):
         for way in options.ways:
-            child = subprocess.run(
-                [sys.executable, __file__, *sys.argv[1:], "--way", way],
-                capture_output=True, text=True,
-                env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ""},
-            )  # fmt: skip
-            if child.returncode == 0:
-                print(child.stdout.strip(), flush=True)
-            else:
-                why = (child.stderr.strip().splitlines() or ["killed"])[-1]
-                print(json.dumps({"way": way, "failed": why[-300:]}), flush=True)
-    return None
+            try:
+                row = alone.row([*sys.argv[1:], "--way", way])
+            except ledger.OutOfTime:
+                print("not all is measured: the time is up", file=sys.stderr)
+                return ledger.EXIT_MORE
+            status = 1 if failed(row) else status
+            row = {"part": "states", "turn": turn, "way": way, **row}
+            print(ledger.append(options.json, row), flush=True)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

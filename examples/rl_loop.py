@@ -127,7 +127,7 @@ def train(torch, args):
         baseline = 0.9 * baseline + 0.1 * reward if number else reward
         print(f"step {number}: reward {reward:.3f}; {generator.words}", flush=True)
     generator.end()
-    measure.require_finite(model)
+    measure.require_sound(model)
 
 
 def add_arguments(parser):

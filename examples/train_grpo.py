@@ -126,7 +126,7 @@ def main(argv=None):
         for entry in trainer.state.log_history
         if "loss" in entry
     ]
-    measure.require_finite(trainer.model, [step["loss"] for step in steps])
+    measure.require_sound(trainer.model, [step["loss"] for step in steps])
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"steps": steps, "stalloc": stalloc.stats().as_dict()}, file)

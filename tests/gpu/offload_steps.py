@@ -3,6 +3,7 @@ time goes.
 
     python tests/gpu/offload_steps.py [--turns 5] [--steps 12] [--ways native offload]
     python tests/gpu/offload_steps.py --turns 1 --keep DIR    # with the allocator's trace
+    python tests/gpu/offload_steps.py --json FILE --budget 580    # rows, as they come
 
 Runs the ways of examples/offload_states.py (24 GiB, 2 x 8 sequences of 2048, recomputed), in each
 turn in an order drawn anew. Prints for each turn the tokens/s; then native's time over that of each
@@ -10,7 +11,8 @@ other way, steps of the same number: the median over the turns of each turn's me
 interval (bootstrap over the turns), for the pairs of steps at which the host was equally fast, and
 for all. Then, as medians of all steps after the third, with the least and the most: the device's
 time of each part of a step, how far the host is ahead when a part begins, and, with --keep, what
-the trace has: waits, bytes, times of driver calls, and when in the step.
+the trace has: waits, bytes, times of driver calls, and when in the step. The exit status is 1 if a
+run failed, 75 if the time was up before the last turn; the tables are of the turns that there are.
 """
 
 import contextlib
@@ -18,7 +20,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -27,28 +28,24 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path[:0] = [str(EXAMPLES), str(EXAMPLES.parent / "python")]
 
+import harness  # noqa: E402
+import ledger  # noqa: E402
 import offload_states  # noqa: E402
 import together_table  # noqa: E402
 from turns_table import interval  # noqa: E402
 
 GIB = 1 << 30
-FIRST = 3  # steps before it learn
+FIRST = offload_states.FIRST  # steps that are not timed
 
 
 def play(options):
     """One way: a row with the parts of each step, and what the trace says of it."""
-    import torch
-
-    stalloc = None
-    if options.way != "native":
-        import stalloc
-
-        stalloc.enable(strict=True)
-        total = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(options.limit * GIB / total)
+    stalloc = harness.choose_allocator("native" if options.way == "native" else "stalloc")
+    offload_states.limit(options.limit if stalloc else 0)
     import host
     import measure
     import offload_model
+    import torch
 
     device = torch.device("cuda", 0)
     net, optimizer = offload_model.build(options, device)
@@ -88,9 +85,9 @@ def play(options):
             "parts": {a[0]: b[1] - a[1] for a, b in zip(at, at[1:])},
             "ahead": {name: device_at - host for name, device_at, host in at},
         })  # fmt: skip
-    measure.require_finite(net, losses)
+    measure.require_sound(net, losses, stalloc)
     print(json.dumps({
-        "device": torch.cuda.get_device_name(), "steps": steps,
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "steps": steps,
         "losses": losses, "held": torch.cuda.max_memory_reserved() / GIB,
     }))  # fmt: skip
 
@@ -175,34 +172,36 @@ def print_tables(rows):
             print(f"{name} | " + " | ".join(shown([x[i] for x in seen]) for i in range(5)))
 
 
-def turn_of(options, turn, way):
+def turn_of(options, alone, turn, way):
     """A turn of a way, in a process of its own; None if it failed."""
-    env = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ""}
-    trace = options.keep and options.keep / f"{way}-{turn}.json"
+    trace, conf = options.keep and options.keep / f"{way}-{turn}.json", {}
     if trace:
-        conf = [os.environ.get("STALLOC_CONF"), f"trace:{trace}"]
-        env["STALLOC_CONF"] = ",".join(filter(None, conf))
-    child = subprocess.run(
-        [sys.executable, __file__, *sys.argv[1:], "--way", way],
-        capture_output=True, text=True, env=env,
-    )  # fmt: skip
-    if child.returncode:
-        print(f"turn {turn}, {way}: FAILED: {child.stderr[-400:]}", flush=True)
+        asked = filter(None, [os.environ.get("STALLOC_CONF"), f"trace:{trace}"])
+        conf["STALLOC_CONF"] = ",".join(asked)
+    row = alone.row([*sys.argv[1:], "--way", way], **conf)
+    said = {"part": "steps", "turn": turn, "way": way}
+    if "failed" in row:
+        print(ledger.append(options.json, said | row), flush=True)
         return None
-    row = json.loads(child.stdout.splitlines()[-1])
     if trace and way != "native":
         for step, seen in zip(row["steps"], traced(trace, row["steps"])):
             step["trace"] = seen
+    print(ledger.append(options.json, said | figures(options, row)), flush=True)
+    return row
+
+
+def figures(options, row):
+    """What a line has of a run: the median step and its speed, the least and the most."""
     took = seconds(row)
     tokens = options.batch * options.accumulate * options.length
-    print(
-        f"turn {turn}, {way}: {tokens / statistics.median(took):.0f} tokens/s, a step "
-        f"{shown([1e3 * t for t in took])} ms, held {row['held']:.2f} GiB, {row['device']}, host "
-        f"{shown([s['host_us'] for s in row['steps'][FIRST:]])} us, "
-        f"last loss {row['losses'][-1]:.6f}",
-        flush=True,
-    )
-    return row
+    hosts = [step["host_us"] for step in row["steps"][FIRST:]]
+    return {
+        "tokens/s": round(tokens / statistics.median(took)),
+        "step, ms": round(1e3 * statistics.median(took), 1),
+        "least, ms": round(1e3 * min(took), 1), "most, ms": round(1e3 * max(took), 1),
+        "held, GiB": round(row["held"], 2), "host, us": round(statistics.median(hosts), 1),
+        "last loss": round(row["losses"][-1], 6), "device": row["device"], "torch": row["torch"],
+    }  # fmt: skip
 
 
 def main():
@@ -214,19 +213,25 @@ def main():
         return play(options)
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
-    rows, draw = defaultdict(list), random.Random(options.seed)
-    for turn in range(options.turns):
-        those = {}
-        for way in draw.sample(options.ways, len(options.ways)):
-            those[way] = turn_of(options, turn, way)
-        if None not in those.values():  # ways are compared within a turn
-            for way in options.ways:
-                rows[way].append(those[way])
+    rows, draw, status = defaultdict(list), random.Random(options.seed), 0
+    alone = offload_states.Alone(__file__, options.budget)
+    try:
+        for turn in range(options.turns):
+            those = {}
+            for way in draw.sample(options.ways, len(options.ways)):
+                those[way] = turn_of(options, alone, turn, way)
+                status = 1 if those[way] is None else status
+            if None not in those.values():  # ways are compared within a turn
+                for way in options.ways:
+                    rows[way].append(those[way])
+    except ledger.OutOfTime:
+        print("not all is measured: the time is up", file=sys.stderr)
+        status = status or ledger.EXIT_MORE
     if rows:
         print_ratios(rows)
         print_tables(rows)
-    return None
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

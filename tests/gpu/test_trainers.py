@@ -125,7 +125,7 @@ def play(options):
         print(json.dumps({"out of memory": str(error).splitlines()[0]}))
         return
     losses = [float(loss) for loss in losses]
-    measure.require_finite(model, losses)
+    measure.require_sound(model, losses)
     on_gpu = not options.tiny
     print(json.dumps({
         "losses": [measure.bits(loss) for loss in losses], "checksum": measure.checksum(model),

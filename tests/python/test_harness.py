@@ -147,3 +147,11 @@ def test_the_loop_marks_and_measures_every_step(device, boundary, marks):
     assert marked == list(range(marks))  # before its step was measured
     assert [step["items"] for step in record.steps] == [64, 64]
     assert [step.get("evaluation") for step in record.steps] == [None, 0.25]
+
+
+def test_a_run_that_plain_allocations_served_is_not_stalloc_s():
+    def stalloc(fallback):
+        return types.SimpleNamespace(stats=lambda: types.SimpleNamespace(fallback=fallback))
+
+    assert "fallen back" in measure.not_served(stalloc(3))
+    assert not measure.not_served(stalloc(0)) and not measure.not_served(None)

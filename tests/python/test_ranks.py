@@ -145,6 +145,6 @@ def test_what_is_not_finite_is_named():
         [{"step": 5, "loss": 1.0, "evaluation": NAN}], good
     )
     assert "parameter b is not finite" in measure.not_finite([], model(a=Tensor([1]), b=junk(1)))
-    measure.require_finite(good, [1.0])
+    measure.require_sound(good, [1.0])
     with pytest.raises(SystemExit, match="parameter a"):
-        measure.require_finite(model(a=junk(1)))
+        measure.require_sound(model(a=junk(1)))
