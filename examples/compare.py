@@ -21,6 +21,7 @@ from pathlib import Path
 import harness
 import judge
 import launch
+import ledger
 
 HERE = Path(__file__).resolve().parent
 DEFAULT = ("native", "expandable", "stalloc")
@@ -38,7 +39,9 @@ def parse_arguments(argv=None):
         metavar="NAME",
         help=f"as the example's --allocator takes them; default: {' '.join(DEFAULT)}",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements here")
+    parser.add_argument(
+        "--json", type=ledger.file, metavar="FILE", help="all measurements"
+    )
     parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS", help="per run")
     return harness.parse_known(parser, argv)
 

@@ -17,6 +17,7 @@ import random
 import tempfile
 
 import harness
+import ledger
 import measure
 import rl_loop
 import stalloc
@@ -99,7 +100,7 @@ def parse_arguments(argv=None):
     rl_loop.add_arguments(parser)
     parser.add_argument("--generations", type=harness.positive, default=8, help="of a prompt")
     parser.add_argument("--awake", action="store_true", help="nothing sleeps, for comparison")
-    parser.add_argument("--json", metavar="FILE", help="write what each step says of itself")
+    parser.add_argument("--json", type=ledger.file, metavar="FILE", help="what each step says")
     args = rl_loop.parse(parser, argv, "trl", "datasets")
     if args.generations < 2 or args.prompts % args.generations:
         parser.error(

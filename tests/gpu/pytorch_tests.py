@@ -247,6 +247,8 @@ def main():
     files = {file: what for file, what in files.items() if file.is_file()}
     if not files:
         parser.error(f"{args.checkout} has none of {', '.join(FILES)}: name a checkout of PyTorch")
+    if args.json:  # before the tests run, which takes long
+        args.json.parent.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     args.deadline = begin + args.budget
     results = {allocator: {} for allocator in ALLOCATORS}

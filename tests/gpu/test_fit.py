@@ -27,6 +27,7 @@ from pathlib import Path
 
 import gpu
 import harness
+import ledger
 
 ALLOCATORS = {"native": "native", "expandable": "expandable", "stalloc": "stalloc"}
 STEPS, LARGER, PEAK_BAR, SIZE_BAR = 8, 2.25, 0.02, 1
@@ -213,7 +214,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--at-once", type=harness.positive, default=10, help="processes")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
+    parser.add_argument("--json", type=ledger.file, metavar="FILE", help="write the rows here")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep recordings and runs")
     args = parser.parse_args()
     names, began = [], time.monotonic()

@@ -135,7 +135,8 @@ def keep(path, row):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, default=ROOT / "docs" / "data" / "reports.jsonl")
+    kept = ROOT / "docs" / "data" / "reports.jsonl"
+    parser.add_argument("--json", type=ledger.file, default=kept)
     parser.add_argument("--only", nargs="+", choices=tuple(CASES), metavar="NAME")
     parser.add_argument("--allocators", nargs="+", choices=ALLOCATORS, default=ALLOCATORS)
     parser.add_argument("--jobs", type=int, default=9, help="programs side by side")
