@@ -39,9 +39,7 @@ def parse_arguments(argv=None):
         metavar="NAME",
         help=f"as the example's --allocator takes them; default: {' '.join(DEFAULT)}",
     )
-    parser.add_argument(
-        "--json", type=ledger.file, metavar="FILE", help="all measurements"
-    )
+    parser.add_argument("--json", type=ledger.file, metavar="FILE", help="all measurements")
     parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS", help="per run")
     return harness.parse_known(parser, argv)
 
