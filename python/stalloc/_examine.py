@@ -15,6 +15,7 @@ from typing import Optional
 
 from . import _adapter_build, _config, _library, _rank, _route
 from ._errors import SettingError, StallocError
+from ._stats import size
 from ._version import __version__
 
 _OLDEST_TORCH = (2, 3)
@@ -66,7 +67,7 @@ def system() -> Iterator[Finding]:
         yield Finding(
             "fix",
             "limits",
-            f"addresses of a process are limited to {amount(soft)}",
+            f"addresses of a process are limited to {size(soft)}",
             "ulimit -v unlimited: stalloc reserves addresses, without memory, for all of a device",
         )
 
@@ -218,11 +219,3 @@ def _torch_version(package: Path) -> tuple[str, str]:
         match = re.search(rf"^{name}\b[^=\n]*=\s*(['\"])(.*?)\1", text, re.MULTILINE)
         names[name] = match.group(2) if match else ""
     return str(names["__version__"]), str(names["cuda"])
-
-
-def amount(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

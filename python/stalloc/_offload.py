@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Literal
 
-from . import _library, _offload_saved, _offload_state, _offload_step, _session
+from . import _library, _offload_saved, _offload_state, _offload_step, _session, _torch
 from ._errors import StallocError, StallocWarning
 from ._offload_part import Part
 
@@ -118,7 +118,7 @@ class _Offloaded:
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
         if self.whole is None:
             self.wake()
-        if _capturing(self.torch):
+        if _torch.is_capturing(self.torch):
             self._end("a step is captured into a graph, which remembers their addresses")
         elif self.torch._C._current_graph_task_id() != -1:
             self._end("the optimizer steps inside the backward pass")
@@ -173,7 +173,7 @@ class _Offloaded:
         if self.whole is not None:
             new = functools.partial(Part, self.torch, self.binding)
             for part in _offload_step.divide(self.torch, optimizer, self.parts, new):
-                if not self.over and not _capturing(self.torch):
+                if not self.over and not _torch.is_capturing(self.torch):
                     part.adopt(optimizer)  # states may lie with another part, which is about to go
 
     def _after(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
@@ -187,7 +187,7 @@ class _Offloaded:
 
     def lend(self, optimizer: Any, part: Part) -> None:
         """Moves new states of a part to its region, which lends its memory from now on."""
-        if self.over or _capturing(self.torch):
+        if self.over or _torch.is_capturing(self.torch):
             return
         self.made = part.adopt(optimizer) or self.made
         if not part.devices:
@@ -220,7 +220,7 @@ class _Offloaded:
             return  # of one part, which moves by itself
         self.divide(optimizer)
         for part in self.parts:
-            if not self.over and not _capturing(self.torch):
+            if not self.over and not _torch.is_capturing(self.torch):
                 part.adopt(optimizer)
 
     def _end(self, why: str) -> None:
@@ -239,7 +239,3 @@ class _Offloaded:
                 self.untold = text
                 return
             warnings.warn(f"stalloc: {text}", StallocWarning, stacklevel=4)
-
-
-def _capturing(torch: ModuleType) -> bool:
-    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())

@@ -107,7 +107,7 @@ def pause(
     if active is None:
         return 0
     torch, library = active
-    if _adapter.has_open_pools() or _capturing(torch):
+    if _adapter.has_open_pools() or _torch.is_capturing(torch):
         raise StallocError(
             "stalloc: a private pool is being allocated to, and a stream may be captured into a "
             "graph, which a wait for the device would end; pause outside of it"
@@ -157,8 +157,3 @@ def _devices(torch: ModuleType) -> range:
 
 def _ordinal(torch: ModuleType, device: Any) -> int:
     return _ALL_DEVICES if device is None else _torch.device_index(torch, device)
-
-
-def _capturing(torch: ModuleType) -> bool:
-    # Asking would start CUDA.
-    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())

@@ -106,6 +106,11 @@ def device_index(torch: ModuleType, device: Any) -> int:
     return index
 
 
+def is_capturing(torch: ModuleType) -> bool:
+    """Whether the current stream is captured into a graph; asking does not start CUDA."""
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
 def _index(torch: ModuleType, device: Any) -> int:
     if isinstance(device, int):
         return device

@@ -60,7 +60,7 @@ def memory(monkeypatch):
     monkeypatch.setattr(torch, "empty", allocate)
     monkeypatch.setattr(_offload.Part, "kind", "cpu")
     monkeypatch.setattr(_lend, "current_stream", lambda torch, device: 0)
-    monkeypatch.setattr(_offload, "_capturing", lambda torch: memory.capturing)
+    monkeypatch.setattr(_offload._torch, "is_capturing", lambda torch: memory.capturing)
     monkeypatch.setattr(_offload._session, "active", lambda: (torch, memory))
     # A storage that the double refers to as well has one more owner.
     uses = _offload.Part._uses
