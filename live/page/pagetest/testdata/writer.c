@@ -3,6 +3,7 @@
  *   writer layout         prints the layout that C has
  *   writer serve          writes device 0 and 3 once; for each line of input again;
  *                         "fork" writes from a child, "storm" from four threads
+ *                         until the next line
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -27,9 +28,11 @@ static struct stalloc_stats filled(uint64_t n)
 	return s;
 }
 
+static _Atomic bool over;
+
 static void *storm(void *from)
 {
-	for (uint64_t n = 0; n < 200000; n++) {
+	for (uint64_t n = 0; !over; n++) {
 		struct stalloc_stats s = filled((uint64_t)from + n);
 		stalloc_page_put(3, &s);
 	}
@@ -81,6 +84,7 @@ int main(int argc, char **argv)
 		} else if (!strcmp(line, "storm\n")) {
 			for (uint64_t i = 0; i < 4; i++)
 				pthread_create(&threads[i], NULL, storm, (void *)((i + 1) << 32));
+			over = fgets(line, sizeof line, stdin) || feof(stdin);
 			for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
 		} else {
 			s.requests += 60, s.hits += 30, s.steps++, s.driver_ns += 1000;
