@@ -1,6 +1,8 @@
 """For Lightning: ``Trainer(..., callbacks=[StallocCallback()])``.
 
-``StallocCallback(offload=True)`` also offloads the optimizers' states (stalloc.offload)."""
+It does nothing unless stalloc is enabled: by stalloc.enable(), STALLOC=1 or `stalloc run`.
+``StallocCallback(offload=True)`` also offloads the optimizers' states (stalloc.offload).
+"""
 
 from typing import Any
 

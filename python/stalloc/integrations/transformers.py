@@ -1,5 +1,6 @@
 """For the Hugging Face Trainer: ``Trainer(..., callbacks=[StallocCallback()])``.
 
+It does nothing unless stalloc is enabled: by stalloc.enable(), STALLOC=1 or `stalloc run`.
 ``StallocCallback(offload=True)`` also offloads the optimizer's states (stalloc.offload).
 ``log_memory(trainer)`` adds memory figures to what it logs."""
 
