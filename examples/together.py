@@ -36,6 +36,8 @@ import workers
 
 HERE = Path(__file__).resolve().parent
 FIRST = 8  # steps before the first turn: an allocator learns from them
+MOST = 400  # seconds of a set
+LATE = "no answer in time"
 PROGRAMS = {
     "hf": turns.PROGRAMS["hf"],
     "mixtral": turns.PROGRAMS["mixtral"],
@@ -86,16 +88,17 @@ class Bench:
         if all(map(self.book.has, keys.values())):
             return
         self.book.check(keys[self.args.allocators[0]])
-        began = time.monotonic()
+        began, left = time.monotonic(), self.book.left()
         script = HERE / PROGRAMS[name].script
         those = {a: make(script, a, gpu, share) for a in self.args.allocators}
         try:
-            reports = Turns(those, self.book.left(), random.Random(number)).run(
-                self.options(name), [FIRST, self.args.every]
-            )
+            whose = Turns(those, min(left, MOST), random.Random(number))
+            reports = whose.run(self.options(name), [FIRST, self.args.every])
         finally:
             workers.end_all(list(those.values()))
         for allocator, report in reports.items():
+            if report.get("failed") == LATE and left < MOST:
+                raise ledger.OutOfTime  # it was the piece that ended it
             if "failed" in report and "out_of_memory" not in report:
                 raise ledger.Broken(f"{name} under {allocator}: {report['failed']}")
         for allocator, report in reports.items():
@@ -148,7 +151,7 @@ class Turns:
         worker = self.those[allocator]
         left = max(0, self.end - time.monotonic())
         if not select.select([worker.answers], [], [], left)[0]:
-            return {"failed": "no answer in time"}
+            return {"failed": LATE}
         return worker.answer()
 
 

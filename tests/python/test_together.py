@@ -137,6 +137,14 @@ def test_what_is_there_is_not_run_again_and_sets_are_put_together(gpu):
     assert len(gpu.order) == 2 * once
 
 
+@pytest.mark.parametrize("budget, status", [("200", 75), ("580", 1)])
+def test_a_process_that_does_not_answer(gpu, monkeypatch, budget, status):
+    """Where the piece had little time left, the next one tries again; else it hangs."""
+    monkeypatch.setattr(together.select, "select", lambda *_: ([], [], []))
+    gpu.run("--budget", budget)
+    assert gpu.status == status and gpu.ended == 3
+
+
 def test_other_bits_and_a_profiler_that_does_not_work(gpu):
     gpu.bits, gpu.profiler = "xyz", False
     said = gpu.run()
