@@ -77,6 +77,8 @@ int main(void)
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	for (int i = 0; i < 3; i++) stalloc_step(-1);
+	CHECK(stalloc_pools_held(0, NULL, 0) == 0, "%zu of the pools hold memory",
+	      stalloc_pools_held(0, NULL, 0));
 	kit_nothing_left("pools that were released");
 	puts("released: none was lost");
 	return 0;
