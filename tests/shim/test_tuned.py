@@ -26,13 +26,15 @@ def played(run, conf):
 
 
 def test_a_line_does_what_its_point_says(run):
-    points = tuned()
+    # The device of a replay is behind the host, as that of a program is; this one is not. With
+    # larger handles than the defaults' that changes what is wasted.
+    all_points = tuned()
+    points = {c: p for c, p in all_points.items() if p["waste"] <= all_points[""]["waste"]}
     assert "" in points and len(points) > 3
     waste, calls = {}, {}
     for conf, point in points.items():
         load, reserved, calls[conf] = played(run, conf)
         waste[conf] = 100 * (1 - load / reserved)
-        # The device of a replay lags behind, as that of a program does: this one does not.
-        assert waste[conf] == pytest.approx(point["waste"], abs=0.25), conf
+        assert waste[conf] == pytest.approx(point["waste"], abs=0.01), conf
     assert sorted(points, key=waste.get) == sorted(points, key=lambda conf: points[conf]["waste"])
     assert sorted(points, key=calls.get, reverse=True) == sorted(points, key=waste.get)
