@@ -50,7 +50,7 @@ type request struct {
 	createFailed  bool // the driver gave no new memory
 	triedUnmapped bool // and unmapped handles were tried instead
 	viewFailed    bool // no view could be made
-	wholly        bool // a new view is to be of whole handles
+	wholeHandles  bool // a new view is to be of whole handles
 	waited        bool // the device was waited for, if it could be
 	remade        bool // all that is free was, or is being, given back for it
 	reason        engine.Reason

@@ -78,23 +78,22 @@ func (e *Engine) addVoid(s uint32, lo, hi unit) {
 
 // bestVoid returns the void that, filled from below, makes a gap of n units out of
 // the fewest new ones, and how many. The lowest of equals; of n = 0 the last void.
-func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
+func (e *Engine) bestVoid(s uint32, n unit) (best int, missing unit, ok bool) {
 	best = -1
 	for i, v := range e.arenas[s].voids {
-		missing := n - e.below(s, v.lo)
-		if n == 0 {
-			missing = pageUnits
+		need := pageUnits
+		if n > 0 {
+			need = pagesOf(n - e.below(s, v.lo))
 		}
-		missing = (missing + pageUnits - 1) / pageUnits * pageUnits
-		if missing > v.hi-v.lo {
+		if need > v.hi-v.lo {
 			continue
 		}
-		if best < 0 || missing < lack || n == 0 {
-			best, lack = i, missing
+		if best < 0 || need < missing || n == 0 {
+			best, missing = i, need
 		}
 	}
 	if best >= 0 {
-		return best, lack, true
+		return best, missing, true
 	}
 	if !e.extend(s, n) {
 		return 0, 0, false

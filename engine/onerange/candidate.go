@@ -23,15 +23,15 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	}
 	_, _, whole := e.ends(a.n)
 	free := e.freeHandles(a.arena)
-	if lack := whole - free; lack > 0 {
-		if a.createFailed && (a.triedUnmapped || e.units(e.unmapped) < lack) {
+	if missing := whole - free; missing > 0 {
+		if a.createFailed && (a.triedUnmapped || e.units(e.unmapped) < missing) {
 			return out, false
 		}
 		a.triedUnmapped = a.createFailed
-		if _, missing, ok := e.bestVoid(a.arena, a.n); ok && missing <= lack+pageUnits {
+		if _, need, ok := e.bestVoid(a.arena, a.n); ok && need <= missing+pageUnits {
 			return e.growFor(a.n, out)
 		}
-		return e.growBy(lack, out)
+		return e.growBy(missing, out)
 	}
 	e.epoch++ // what was chosen last is free to be chosen again
 	e.pickNew()
@@ -46,8 +46,8 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	if a.prefers(engine.MeansWait) && best.cost > 0 && e.idx.Total().Pending >= a.n {
 		return e.refuse(engine.RefusedPending, out), true
 	}
-	if best.view == 0 && best.near*comesAgain < best.cost && !a.wholly && e.roomy() {
-		a.wholly = true
+	if best.view == 0 && best.near*regrowShare < best.cost && !a.wholeHandles && e.roomy() {
+		a.wholeHandles = true
 		return e.stitch(out)
 	}
 	return e.stitchBy(best, out)

@@ -138,8 +138,8 @@ func (e *Engine) checkArena(s uint32, claimed []piece, load unit) error {
 	for _, p := range want {
 		sum += p.hi - p.lo
 	}
-	if c := &e.arenas[s]; sum != c.held || sum > c.most {
-		return fmt.Errorf("%d units held, %d at most, counted %d", c.held, c.most, sum)
+	if c := &e.arenas[s]; sum != c.held || sum > c.peakHeld {
+		return fmt.Errorf("%d units held, %d at most, counted %d", c.held, c.peakHeld, sum)
 	}
 	for x := range e.views {
 		if v := &e.views[x]; v.arena == s && v.inArena {

@@ -38,16 +38,16 @@ func (e *Engine) head(g index.Gap) end {
 // the fewest wholly free handles in between, and returns how many units of those. Of
 // equals the smallest: a block that is put into a gap has more use for the others.
 func (e *Engine) ends(n unit) (first, last end, whole unit) {
-	var most [2]unit
+	var largest [2]unit
 	for g := range e.idx.Gaps(e.act.arena) {
-		most[0], most[1] = max(most[0], e.tail(g).size), max(most[1], e.head(g).size)
+		largest[0], largest[1] = max(largest[0], e.tail(g).size), max(largest[1], e.head(g).size)
 	}
-	if e.cfg.Without.Has(without.Ends) || e.act.wholly && !e.act.createFailed {
-		most = [2]unit{}
+	if e.cfg.Without.Has(without.Ends) || e.act.wholeHandles && !e.act.createFailed {
+		largest = [2]unit{}
 	}
-	whole = pagesOf(max(n-most[0]-most[1], 0))
-	if n-whole > most[1] {
-		first = e.leastEnd(n-whole-most[1], 0, e.tail)
+	whole = pagesOf(max(n-largest[0]-largest[1], 0))
+	if n-whole > largest[1] {
+		first = e.leastEnd(n-whole-largest[1], 0, e.tail)
 	}
 	if rest := n - whole - first.size; rest > 0 {
 		if last = e.leastEnd(rest, first.handle, e.head); last.handle == 0 {
@@ -57,10 +57,10 @@ func (e *Engine) ends(n unit) (first, last end, whole unit) {
 	return first, last, whole
 }
 
-// leastEnd returns the smallest end of at least n units that is not of a handle.
-func (e *Engine) leastEnd(n unit, but uint32, of func(index.Gap) end) (least end) {
+// leastEnd returns the smallest end of at least n units, but not of the handle except.
+func (e *Engine) leastEnd(n unit, except uint32, of func(index.Gap) end) (least end) {
 	for g := range e.idx.Gaps(e.act.arena) {
-		if x := of(g); x.size >= n && x.handle != but &&
+		if x := of(g); x.size >= n && x.handle != except &&
 			(least.handle == 0 || x.size < least.size) {
 			least = x
 		}

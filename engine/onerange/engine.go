@@ -36,15 +36,15 @@ const firstArena = 2
 // are gaps, and voids, where nothing is mapped. A heap has one for large and one for
 // small requests. Gaps and blocks are in the index.
 type arena struct {
-	held    unit     // mapped
-	most    unit     // that was mapped so far
-	voids   []void   // by address, disjoint
-	extents []extent // of the window
+	held     unit     // mapped
+	peakHeld unit     // the most that was mapped so far
+	voids    []void   // by address, disjoint
+	extents  []extent // of the window
 }
 
 func (c *arena) hold(n unit) {
 	c.held += n
-	c.most = max(c.most, c.held)
+	c.peakHeld = max(c.peakHeld, c.held)
 }
 
 type void struct{ lo, hi unit }

@@ -35,7 +35,8 @@ func (e *Engine) freeHandles(s uint32) (n unit) {
 	return n
 }
 
-// Gaps calls do with every gap of a stream's arena, by address; with none of a tooFragmented one.
+// Gaps calls do with every gap of a stream's arena, by address; with none of an arena that is too
+// fragmented.
 // The place of a handle that rests is one: the handle is back there when memory is needed.
 func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	s := e.arenaOf(stream, small)

@@ -5,31 +5,31 @@ import "stalloc/engine"
 // growFor makes a gap of n units by new handles, in the void where the fewest are
 // missing. False: the limit forbids it, or there are no addresses.
 func (e *Engine) growFor(n unit, out []engine.Op) ([]engine.Op, bool) {
-	v, lack, ok := e.bestVoid(e.act.arena, n)
+	v, missing, ok := e.bestVoid(e.act.arena, n)
 	if !ok {
 		e.act.reason = engine.RefusedWindow
 		return out, false
 	}
-	return e.grow(v, lack, out)
+	return e.grow(v, missing, out)
 }
 
 // growBy makes so many units of new handles, wherever there are addresses.
-func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
+func (e *Engine) growBy(missing unit, out []engine.Op) ([]engine.Op, bool) {
 	v, _, ok := e.bestVoid(e.act.arena, 0)
 	if !ok {
 		e.act.reason = engine.RefusedWindow
 		return out, false
 	}
 	c := &e.arenas[e.act.arena].voids[v]
-	return e.grow(v, min(lack, c.hi-c.lo), out)
+	return e.grow(v, min(missing, c.hi-c.lo), out)
 }
 
-// grow maps handles of at least lack units together at the begin of void v: unmapped handles first,
-// then new ones. False: the limit forbids it. With MeansWait it is refused where as much waits for
-// fences, or other streams lend it.
-func (e *Engine) grow(v int, lack unit, out []engine.Op) ([]engine.Op, bool) {
+// grow maps handles of at least the missing units together at the beginning of void v: unmapped
+// handles first, then new ones. False: the limit forbids it. With MeansWait it is refused where as
+// much waits for fences, or other streams lend it.
+func (e *Engine) grow(v int, missing unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if need := lack - e.units(e.unmapped); need > 0 {
+	if need := missing - e.units(e.unmapped); need > 0 {
 		if a.prefers(engine.MeansWait) && (e.idx.Total().Pending+e.lentPending >= need ||
 			e.lentPending >= e.leastLent(need)) {
 			return e.refuse(engine.RefusedPending, out), true
@@ -41,7 +41,7 @@ func (e *Engine) grow(v int, lack unit, out []engine.Op) ([]engine.Op, bool) {
 	a.void, a.at = v, e.arenas[a.arena].voids[v].lo
 	room := e.arenas[a.arena].voids[v].hi - a.at
 	e.picks = e.picks[:0]
-	for len(e.unmapped) > 0 && lack > 0 {
+	for len(e.unmapped) > 0 && missing > 0 {
 		h := e.unmapped[len(e.unmapped)-1]
 		if e.handles[h].size > room {
 			break
@@ -49,12 +49,12 @@ func (e *Engine) grow(v int, lack unit, out []engine.Op) ([]engine.Op, bool) {
 		e.unmapped = e.unmapped[:len(e.unmapped)-1]
 		e.picks = append(e.picks, h)
 		room -= e.handles[h].size
-		lack -= e.handles[h].size
+		missing -= e.handles[h].size
 	}
 	a.creates = 0
-	if lack > 0 {
+	if missing > 0 {
 		size := e.handleSize(a.arena, a.n)
-		sum := growth(lack, size, e.growPart(a.heap), e.heldBefore(a.arena),
+		sum := growth(missing, size, e.growPart(a.heap), e.heldBefore(a.arena),
 			min(room, e.limit-e.held))
 		if sum > room || e.held+sum > e.limit {
 			e.unmapped = append(e.unmapped, e.picks...)

@@ -28,7 +28,7 @@ func (e *Engine) lends(s uint32) bool {
 // lend makes other streams lend the shortfall of the request, and as much more as its stream has
 // needed before, so that waits are few. It returns false if they have too little to be worth a
 // wait.
-func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
+func (e *Engine) lend(missing unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if !a.prefers(engine.MeansBorrow) || !isLarge(a.arena) {
 		return out, false
@@ -39,7 +39,7 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 			free += e.freeHandles(s)
 		}
 	}
-	if free < e.leastLent(lack) {
+	if free < e.leastLent(missing) {
 		return out, false
 	}
 	e.epoch++
@@ -48,7 +48,7 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 			e.handles[v.handles[0]].epoch = e.epoch
 		}
 	}
-	want := max(lack, e.idx.Room(a.arena).Peak-e.arenas[a.arena].held)
+	want := max(missing, e.idx.Room(a.arena).Peak-e.arenas[a.arena].held)
 	for _, known := range []bool{true, false} {
 		for s := range e.allArenas() {
 			if want > 0 && e.lends(s) {
@@ -84,8 +84,8 @@ func (e *Engine) lendFrom(
 		Fence: driver.Fence(fence)})
 }
 
-func (e *Engine) leastLent(lack unit) unit {
-	return min(lack, max(e.held/unit(e.cfg.HandlePart), 1))
+func (e *Engine) leastLent(missing unit) unit {
+	return min(missing, max(e.held/unit(e.cfg.HandlePart), 1))
 }
 
 // isFormer reports whether a view is the place that a lent handle has left.

@@ -20,7 +20,7 @@ import (
 //     handle by handle.
 //   - A block that is requested again a little larger, as by a cache that grows, costs driver time
 //     only for what it has grown by. If the view of a block that has just ended would serve at less
-//     than a comesAgain-th of a new view's cost, were its work done and a page more free, the new
+//     than a regrowShare-th of a new view's cost, were its work done and a page more free, the new
 //     view is made of whole handles. So it shares none, and can be extended. That wastes at most
 //     the rest of a handle for each block, and only for blocks that do not fit there.
 //   - A program that gives its memory back step after step pays for it anew each time: its handles
@@ -32,7 +32,7 @@ import (
 
 const (
 	handleBlocks    = 3
-	comesAgain      = 8
+	regrowShare     = 8
 	trimHandleScale = 4
 	trimStepsApart  = 2 // between two trims
 	trimsInARow     = 3 // one after the other
@@ -63,7 +63,7 @@ func (e *Engine) trimsRepeatedly() bool {
 	}
 	left := e.limit - e.limit/trimSpareShare
 	for s := range e.allArenas() {
-		left -= e.arenas[s].most
+		left -= e.arenas[s].peakHeld
 	}
 	return left >= 0
 }
@@ -95,7 +95,7 @@ func (e *Engine) heldBefore(s uint32) unit {
 	if !e.trimsRepeatedly() {
 		return 0
 	}
-	return e.arenas[s].most - e.arenas[s].held
+	return e.arenas[s].peakHeld - e.arenas[s].held
 }
 
 func (e *Engine) growPart(heap uint32) unit {
@@ -106,16 +106,16 @@ func (e *Engine) growPart(heap uint32) unit {
 }
 
 // growth returns how much to make for a shortfall, in handles of a size: whole ones, if that is not
-// more than was held before, or else parts of one. Where that is more than most, the shortfall is
-// rounded up to the next page alone.
-func growth(lack, size, part, before, most unit) unit {
-	if up := roundUp(lack, size); up <= min(before, most) {
+// more than was held before, or else parts of one. Where that is more than the room, the shortfall
+// is rounded up to the next page alone.
+func growth(missing, size, part, before, room unit) unit {
+	if up := roundUp(missing, size); up <= min(before, room) {
 		return up
 	}
-	if up := roundUp(lack, pagesOf(size/part)); up <= most {
+	if up := roundUp(missing, pagesOf(size/part)); up <= room {
 		return up
 	}
-	return pagesOf(lack)
+	return pagesOf(missing)
 }
 
 func roundUp(n, step unit) unit { return (n + step - 1) / step * step }

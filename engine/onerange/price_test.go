@@ -150,7 +150,7 @@ func TestHandlesBehindTrims(t *testing.T) {
 // TestGrowth: memory is made for the shortfall, in eighths of a handle; what was held before, in
 // whole ones.
 func TestGrowth(t *testing.T) {
-	for _, c := range []struct{ lack, size, before, most, want mem.Bytes }{
+	for _, c := range []struct{ missing, size, before, most, want mem.Bytes }{
 		{1, 2, 0, 1000, 2},
 		{3, 2, 0, 1000, 4},
 		{9, 16, 0, 1000, 10},  // an eighth is 2 MiB
@@ -163,10 +163,10 @@ func TestGrowth(t *testing.T) {
 		{65, 64, 0, 60, 66}, // nor for this, which the caller sees
 	} {
 		n := func(x mem.Bytes) unit { return unitsOf(x * mem.MiB) }
-		if got := growth(n(c.lack), n(c.size), unit(DefaultConfig().GrowPart), n(c.before),
+		if got := growth(n(c.missing), n(c.size), unit(DefaultConfig().GrowPart), n(c.before),
 			n(c.most)); got != n(c.want) {
 			t.Errorf("%d MiB for %d in handles of %d, %d before, at most %d: expected %d",
-				bytesOf(got)/mem.MiB, c.lack, c.size, c.before, c.most, c.want)
+				bytesOf(got)/mem.MiB, c.missing, c.size, c.before, c.most, c.want)
 		}
 	}
 	b := newBuilder(t)

@@ -7,8 +7,9 @@ import (
 	"stalloc/engine"
 )
 
-// pickFree chooses wholly free handles without the mark of n units together: the largest, so that
-// they are few, and of equals those in the smallest gaps. False: there are not as many.
+// pickFree chooses wholly free handles of n units together that were not picked in this epoch: the
+// largest, so that they are few, and of equals those in the smallest gaps. False: there are not as
+// many.
 func (e *Engine) pickFree(n unit) bool {
 	e.picks = e.picks[:0]
 	for h := range e.whole(e.act.arena) {
@@ -29,7 +30,7 @@ func (e *Engine) sortPicks() {
 
 // cutPicks keeps of the picked handles as many, from the first on, as have n units together. It
 // returns how many units those fall short; below 0: there are more.
-func (e *Engine) cutPicks(n unit) (lack unit) {
+func (e *Engine) cutPicks(n unit) (short unit) {
 	k := 0
 	for ; k < len(e.picks) && n > 0; k++ {
 		n -= e.handles[e.picks[k]].size
