@@ -58,8 +58,8 @@ func (s *schedule) run(chosen []bool) bool {
 	return s.goOut() && s.comeBack()
 }
 
-// goOut schedules the copies out: each as soon as it can, in order. Where memory lacks, the
-// program waits for those under way. False: that does not suffice.
+// goOut schedules the copies out: each as soon as it can, in order. Where memory is
+// short, the program waits for those under way. False: that does not suffice.
 func (s *schedule) goOut() bool {
 	s.places, s.waiting, s.next, s.free, s.here = s.places[:0], s.waiting[:0], 0, -mostTime, 0
 	for i := range s.out {

@@ -13,18 +13,18 @@ type Need [16]mem.Bytes
 // all the same waits for a copy, and perhaps for host memory to be pinned.
 const needMargin = 8
 
-// Note adds a use: how much was wanted at most, of what may be held; most 0: there is no limit.
-func (n *Need) Note(wanted, most mem.Bytes) {
+// Note adds a use: the most that was wanted, and how much may be held; limit 0: any amount.
+func (n *Need) Note(wanted, limit mem.Bytes) {
 	copy(n[1:], n[:])
 	n[0] = 0
-	if most > 0 {
-		n[0] = max(wanted-most, 0)
+	if limit > 0 {
+		n[0] = max(wanted-limit, 0)
 	}
 }
 
 // Leaves returns how much more has to leave, where so much is away and leaving; not above 0:
-// nothing. While others are used next, it is what those lack that are away, beside free memory:
-// unmapping what has left would delay them.
+// nothing. While others are used next, only as much leaves as those that are away will need beyond
+// free memory: to unmap more would delay them.
 func (n *Need) Leaves(away, leaving, free mem.Bytes, next bool) mem.Bytes {
 	need := slices.Max(n[:])
 	need += need/needMargin - away - leaving

@@ -7,7 +7,7 @@ import (
 )
 
 // TestNeed: the most of the last 16 uses and an eighth, less what is away already; while others
-// are used next, no more than those lack.
+// are used next, only what those need beyond free memory.
 func TestNeed(t *testing.T) {
 	var n Need
 	n.Note(30*mem.GiB, 0) // without a limit

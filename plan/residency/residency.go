@@ -40,14 +40,14 @@ func Least(p *Problem) (mem.Bytes, error) {
 	return newGrid(p).least(), nil
 }
 
-// most is how many parts may be planned in several orders.
-const most = 4096
+// mostParts is how many parts may be planned in several orders.
+const mostParts = 4096
 
 // without finds a choice without waits. excess is what at least has to leave.
 func (c *chooser) without(chosen []bool, excess mem.Bytes) (found bool) {
 	least := mem.Bytes(0)
 	for n, prefer := range orders {
-		if n > 0 && len(c.parts) > most {
+		if n > 0 && len(c.parts) > mostParts {
 			break
 		}
 		if !c.choose(prefer) {
@@ -90,7 +90,7 @@ func (c *chooser) with(chosen []bool, s *schedule) {
 	best(all)
 	c.wait(true)
 	for n, prefer := range orders {
-		if n == 0 || len(c.parts) <= most {
+		if n == 0 || len(c.parts) <= mostParts {
 			c.choose(prefer)
 			best(c.chosen)
 		}
