@@ -28,11 +28,11 @@ func (r *Region) Backup() (n mem.Bytes) {
 // backUp gives each part a piece, and returns the parts that have one. The error says why some have
 // none.
 func (r *Region) backUp(parts []*part) ([]*part, error) {
-	var lack []*part
+	var missing []*part
 	sum := mem.Bytes(0)
 	for _, p := range parts {
 		if p.host == nil && !r.reuse(p) {
-			lack = append(lack, p)
+			missing = append(missing, p)
 			sum += p.size
 		}
 	}
@@ -41,9 +41,9 @@ func (r *Region) backUp(parts []*part) ([]*part, error) {
 	}
 	// What is needed has other sizes, and a region whose handles change would pin ever more.
 	err := r.give(func(x *piece) bool { return x.idle && !x.busy })
-	err = errors.Join(err, r.grow(lack, sum))
-	lacks := func(p *part) bool { return p.host == nil }
-	return slices.DeleteFunc(slices.Clone(parts), lacks), err
+	err = errors.Join(err, r.grow(missing, sum))
+	return slices.DeleteFunc(slices.Clone(parts),
+		func(p *part) bool { return p.host == nil }), err
 }
 
 // reuse gives a part a piece that another part has given back.

@@ -30,7 +30,7 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 
 // Bound limits what is awake: Map makes no memory for a sleeping handle beyond it, 0: no bound.
 // Wake is not limited.
-func (d *Device) Bound(most mem.Bytes) { d.most = most }
+func (d *Device) Bound(n mem.Bytes) { d.bound = n }
 
 // exceeds reports whether more would be awake than Bound allows, with so much in addition.
 func (d *Device) exceeds(more mem.Bytes) bool {
@@ -39,7 +39,7 @@ func (d *Device) exceeds(more mem.Bytes) bool {
 			more += x.size
 		}
 	}
-	return d.most > 0 && more > d.most
+	return d.bound > 0 && more > d.bound
 }
 
 func unknown(call string, h driver.Handle) error {

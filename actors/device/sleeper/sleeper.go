@@ -34,7 +34,7 @@ type Device struct {
 	places  map[mem.Addr]*place // by where they begin
 	imports map[mem.Addr]mem.Bytes
 	asleep  mem.Bytes // of handles without memory
-	most    mem.Bytes // see Bound
+	bound   mem.Bytes // see Bound
 	spare   spare
 }
 
