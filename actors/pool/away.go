@@ -24,7 +24,7 @@ type moving struct {
 	link     *away.Link
 	moved    map[uint64]*moved
 	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
-	warnAway map[string]bool // warnings that were logged
+	warned   map[string]bool // what warnOnce has logged
 	closings uint64
 }
 
@@ -136,9 +136,9 @@ func (p *Pool) refresh(m *moved) {
 }
 
 // out returns how much of all regions but one is away, and how much is leaving.
-func (p *Pool) out(but *moved) (away, leaving mem.Bytes) {
+func (p *Pool) out(except *moved) (away, leaving mem.Bytes) {
 	for _, m := range p.moved {
-		if m != but {
+		if m != except {
 			away, leaving = away+m.Away, leaving+m.Leaving
 		}
 	}
@@ -146,10 +146,10 @@ func (p *Pool) out(but *moved) (away, leaving mem.Bytes) {
 }
 
 // lending yields the closed regions but one. Those that sleep are left out: they have nothing.
-func (p *Pool) lending(but *moved) iter.Seq[*moved] {
+func (p *Pool) lending(except *moved) iter.Seq[*moved] {
 	return func(yield func(*moved) bool) {
 		for _, m := range p.moved {
-			if m != but && !m.IsOpen() && !p.sleeps(m.pool) && !yield(m) {
+			if m != except && !m.IsOpen() && !p.sleeps(m.pool) && !yield(m) {
 				return
 			}
 		}
@@ -179,7 +179,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 		return ErrAsleep
 	}
 	if !p.policy.Indexed() { // GMLake maps handles at many places
-		p.sayAway("regions lend nothing with pool:gmlake", nil)
+		p.warnOnce("regions lend nothing with pool:gmlake", nil)
 		return nil
 	}
 	m, err := p.movedOf(region)

@@ -78,7 +78,7 @@ func (p *Pool) makesWay(ev engine.Event) bool {
 	}
 	held := p.reserved()
 	if _, err := p.run(ev); err != nil {
-		p.sayAway("idle memory does not make way for a region", err)
+		p.warnOnce("idle memory does not make way for a region", err)
 	}
 	p.rise()
 	return p.reserved() < held
@@ -95,7 +95,7 @@ func (p *Pool) rise() {
 			continue
 		}
 		if _, err := p.run(engine.Event{Kind: engine.EvRise, Handle: engine.Index(i)}); err != nil {
-			p.sayAway("memory is back that nobody had lent", err)
+			p.warnOnce("memory is back that nobody had lent", err)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (p *Pool) applyLimit() {
 // dropSpare releases spare memory, which is held for the next handle of its size.
 func (p *Pool) dropSpare() {
 	if err := p.dev.DropSpare(); err != nil {
-		p.sayAway("the driver has not taken memory back that nobody has", err)
+		p.warnOnce("the driver has not taken memory back that nobody has", err)
 	}
 }
 
@@ -77,6 +77,6 @@ func (p *Pool) forgetMoved() {
 		}
 	}
 	if err != nil {
-		p.sayAway("memory of the host was not given back", err)
+		p.warnOnce("memory of the host was not given back", err)
 	}
 }

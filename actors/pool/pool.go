@@ -102,7 +102,7 @@ func New(dev device.Device, env Env, layout onerange.Config, gm *gmlake.Config) 
 	p := &Pool{Env: env, runner: newRunner(dev),
 		sleeping: sleeping{map[uint64]*backup.Copy{}, backup.New(dev, env.Log)},
 		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
-		moving:   moving{moved: map[uint64]*moved{}, warnAway: map[string]bool{}},
+		moving:   moving{moved: map[uint64]*moved{}, warned: map[string]bool{}},
 		limit:    layout.Limit}
 	p.link = away.NewLink(p.dev, p.backups)
 	// More than the device has need not be tried: the failed request would first take all there is.

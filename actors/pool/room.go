@@ -24,14 +24,14 @@ func (p *Pool) Settle() (leaving bool) {
 }
 
 // settleAll does so for all regions but one, and returns how much now sleeps.
-func (p *Pool) settleAll(but *moved) (slept mem.Bytes, leaving bool) {
+func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
 	start := time.Now()
-	for m := range p.lending(but) {
+	for m := range p.lending(except) {
 		if m.Copied() { // each request comes here, and to refresh takes long
 			p.refresh(m)
 			n, err := p.settle(m)
 			if slept += n; err != nil {
-				p.sayAway("memory of a region has not left", err)
+				p.warnOnce("memory of a region has not left", err)
 			}
 		}
 		leaving = leaving || m.Copying()
@@ -59,23 +59,23 @@ func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
 
 // makeRoom moves n bytes of closed regions out, of all but one, and waits for it. It returns false
 // if they have nothing to give.
-func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
+func (p *Pool) makeRoom(n mem.Bytes, except *moved) bool {
 	if p.Host.Captures() > 0 {
 		return false
 	}
-	lack := mem.RoundUp(n, mem.HandleSize)
-	p.Log.Debug("regions make room", zap.Stringer("bytes", lack))
-	gone, _ := p.settleAll(but)
-	_, leaving := p.out(but)
-	p.leave(lack-gone-leaving, but != nil, but)
-	return gone+p.awaitOut(but, lack-gone) > 0
+	need := mem.RoundUp(n, mem.HandleSize)
+	p.Log.Debug("regions make room", zap.Stringer("bytes", need))
+	slept, _ := p.settleAll(except)
+	_, leaving := p.out(except)
+	p.leave(need-slept-leaving, except != nil, except)
+	return slept+p.awaitOut(except, need-slept) > 0
 }
 
 // leave begins to move n bytes of closed regions out, of all but one, and returns how much does.
 // What leaves without a copy comes first, and then the region that was closed last: it is used
 // again last. While a region is opened, others are about to be, and what is used soon stays: then
 // only that counts.
-func (p *Pool) leave(n mem.Bytes, opening bool, but *moved) (sent mem.Bytes) {
+func (p *Pool) leave(n mem.Bytes, opening bool, except *moved) (sent mem.Bytes) {
 	if n <= 0 {
 		return 0
 	}
@@ -85,7 +85,7 @@ func (p *Pool) leave(n mem.Bytes, opening bool, but *moved) (sent mem.Bytes) {
 		}
 		return 1
 	}
-	for _, m := range slices.SortedFunc(p.lending(but), func(a, b *moved) int {
+	for _, m := range slices.SortedFunc(p.lending(except), func(a, b *moved) int {
 		return cmp.Or(cmp.Compare(copied(a), copied(b)), cmp.Compare(b.closed, a.closed))
 	}) {
 		if sent < n {
@@ -96,19 +96,19 @@ func (p *Pool) leave(n mem.Bytes, opening bool, but *moved) (sent mem.Bytes) {
 	return sent
 }
 
-// awaitOut waits until so much of all regions but one sleeps, or no copy is under way, and returns
+// awaitOut waits until need bytes of all regions but one sleep, or no copy is under way. It returns
 // how much went to sleep.
-func (p *Pool) awaitOut(but *moved, most mem.Bytes) (gone mem.Bytes) {
-	for gone < most {
-		slept, leaving := p.settleAll(but)
-		if gone += slept; !leaving {
+func (p *Pool) awaitOut(except *moved, need mem.Bytes) (sum mem.Bytes) {
+	for sum < need {
+		slept, leaving := p.settleAll(except)
+		if sum += slept; !leaving {
 			break
 		}
 		if slept == 0 {
 			p.aside(func() { p.Clock.Sleep(copyWait) })
 		}
 	}
-	return gone
+	return sum
 }
 
 // copyWait is how long a thread sleeps between two checks of a copy that it waits for.
@@ -171,7 +171,7 @@ const leastRoom = 128 * mem.MiB
 func (p *Pool) send(m *moved, n mem.Bytes) mem.Bytes {
 	sent, err := m.Send(n, p.busy(m.pool))
 	if err != nil {
-		p.sayAway("memory of a region cannot leave for the host, or not all that should", err)
+		p.warnOnce("memory of a region cannot leave for the host, or not all that should", err)
 	}
 	return sent
 }
@@ -191,9 +191,9 @@ func (p *Pool) busy(region uint64) (handles []driver.Handle) {
 	return handles
 }
 
-func (p *Pool) sayAway(text string, err error) {
-	if !p.warnAway[text] {
-		p.warnAway[text] = true
+func (p *Pool) warnOnce(text string, err error) {
+	if !p.warned[text] {
+		p.warned[text] = true
 		p.Log.Warn(text, zap.Error(err))
 	}
 }

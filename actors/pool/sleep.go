@@ -160,14 +160,14 @@ func (p *Pool) Resume(pools []uint64) error {
 // leaves too little, idle memory is given back first, as for a request, and closed regions make
 // room.
 func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err error) {
-	lack := mem.Bytes(0)
+	need := mem.Bytes(0)
 	try := func() error {
 		handles = p.handlesOf(func(pool uint64) bool {
 			return pools[pool] != nil && !p.isClosed(pool)
 		})
-		_, lack = p.dev.Size(handles)
-		if limit := p.mayHold(); limit > 0 && p.reserved()+lack > limit {
-			lack += p.reserved() - limit
+		_, need = p.dev.Size(handles)
+		if limit := p.mayHold(); limit > 0 && p.reserved()+need > limit {
+			need += p.reserved() - limit
 			return &RefusedError{Reason: engine.RefusedLimit, Limit: p.limit}
 		}
 		return p.dev.Wake(handles)
@@ -179,8 +179,8 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err
 	_, failed := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true})
 	failed = errors.Join(failed, p.trimRegions())
 	p.Settle()
-	for err = try(); errors.Is(err, driver.ErrOutOfMemory) && p.makeRoom(lack, nil); {
-		p.lend(lack) // what has risen
+	for err = try(); errors.Is(err, driver.ErrOutOfMemory) && p.makeRoom(need, nil); {
+		p.lend(need) // what has risen
 		p.dropSpare()
 		err = try()
 	}
