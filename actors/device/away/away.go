@@ -188,7 +188,12 @@ func (r *Region) forgetBatches() {
 }
 
 // Follow has a stream wait for the copies back.
-func (r *Region) Follow(stream mem.StreamID) error { return r.link.order(stream, r.arrived) }
+func (r *Region) Follow(stream mem.StreamID) error {
+	if err := r.arrive(); err != nil {
+		return err
+	}
+	return r.link.order(stream, r.arrived)
+}
 
 // Drop gives the backup up: the contents of what is away are lost.
 func (r *Region) Drop() error {

@@ -175,7 +175,8 @@ func (r *Region) arrive() error {
 	return nil
 }
 
-// Arrived reports whether the copies back have passed, and of a closed region the last use.
+// Arrived reports whether the copies back have passed, and of a closed region the last use. Where
+// the driver cannot tell, the event after the copies is gone: they get another one.
 func (r *Region) Arrived() (bool, error) {
 	if err := r.arrive(); err != nil {
 		return false, err
@@ -184,7 +185,11 @@ func (r *Region) Arrived() (bool, error) {
 		if *f == 0 || r.open && f == &r.used {
 			continue
 		}
-		if passed, err := r.link.dev.Done(*f); !passed {
+		passed, err := r.link.dev.Done(*f)
+		if err != nil && f == &r.arrived {
+			r.copies = true
+		}
+		if !passed {
 			return false, err
 		}
 		*f = 0
