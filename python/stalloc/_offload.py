@@ -76,6 +76,7 @@ class _Offloaded:
         self.untold = ""  # a warning that waits until they are read again
         self.made = False  # this step has made states
         self.done: list[Part] = []  # parts that a step which has failed has updated
+        self.loss: Any = None  # that its closure has returned
         self.whole = _offload_step.undivided(torch, optimizer)
         if self.whole is None:
             self.parts.append(Part(torch, library, every=True))
@@ -131,11 +132,13 @@ class _Offloaded:
             offloaded = optimizer.__dict__.get("_stalloc")  # a copy has none
             if offloaded is None or offloaded.over:
                 return whole(optimizer, closure)
-            loss = None
-            if closure is not None:
-                with offloaded.torch.enable_grad():
-                    loss = closure()
+            if not offloaded.done:  # else the gradients are those of the step that is finished now
+                offloaded.loss = None
+                if closure is not None:
+                    with offloaded.torch.enable_grad():
+                        offloaded.loss = closure()
             offloaded._by_parts(optimizer)
+            loss, offloaded.loss = offloaded.loss, None
             return loss
 
         hooked: Any = self.torch.optim.Optimizer.profile_hook_step(step)
@@ -152,7 +155,7 @@ class _Offloaded:
             return
         groups = _offload_step.groups_of(self.torch, optimizer, self.parts)
         with self.unread():
-            for part in [part for part in self.parts if part not in self.done]:
+            for part in [x for x in self.parts if groups[x] and x not in self.done]:
                 try:
                     part.wake()
                     _offload_step.update(whole, optimizer, groups[part])

@@ -127,6 +127,20 @@ def test_groups_and_later_parameters(parts):
         assert all(torch.equal(values[name], state[number][name]) for name in values)
 
 
+def test_states_without_a_group_stay_away(parts):
+    """As of layers that are frozen from some step on: nothing of theirs is updated."""
+    import torch
+
+    net = deep()
+    groups = [{"params": layer.parameters()} for layer in net]
+    optimizer = _offload.offload(torch.optim.AdamW(groups, lr=0.01), when="always")
+    train(net, optimizer, 2)
+    del optimizer.param_groups[1]
+    before = parts.calls.count("begin")
+    train(net, optimizer, 2)
+    assert parts.calls.count("begin") == before + 2 * 3
+
+
 def test_what_is_referenced_stays_of_one_part(parts):
     net = deep()
     optimizer = _offload.offload(adam(net), when="always")

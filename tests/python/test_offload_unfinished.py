@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from offload_kit import adam, memory, train
+from offload_kit import adam, closures, memory, train
 from stalloc import StallocError, _offload, _offload_step
 from test_offload_parts import deep, parts
 
@@ -61,6 +61,33 @@ def test_the_next_call_finishes_the_step(parts, error):
     other = adam(plain)
     other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     assert train(net, optimizer, 2) == train(plain, other, 2)
+
+
+def test_a_closure_is_not_called_again(parts):
+    """It would compute gradients of weights of which some are updated."""
+    plain, net = deep(), deep()
+    reference, optimizer = adam(plain), _offload.offload(adam(net), when="always")
+    expected = closures(plain, reference, 2) + closures(plain, reference, 2)
+    losses = closures(net, optimizer, 2)
+    step, begin = optimizer.step, parts.begin_awake
+
+    def twice(closure):
+        one = parts.calls.count("begin") + 1
+
+        def refuse(*of):
+            if parts.calls.count("begin") == one:
+                raise StallocError("it stays away")
+            begin(*of)
+
+        parts.begin_awake = refuse
+        with pytest.raises(StallocError, match="updated 1 of 4 parts"):
+            step(closure)
+        parts.begin_awake = begin
+        return step(closure)
+
+    optimizer.step = twice
+    assert losses + closures(net, optimizer, 2) == expected
+    assert all(same(plain, net))
 
 
 def test_it_is_finished_where_everything_fits_again(parts):
