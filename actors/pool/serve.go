@@ -47,18 +47,22 @@ type Free struct {
 	Freed    engine.Block // answer
 }
 
-func (p *Pool) serve(m *Request) error {
+// mayServe says why a request cannot be served, whatever memory there is.
+func (p *Pool) mayServe(m *Request) error {
 	switch {
 	case p.state == retired:
-		p.order.Drop(m.number)
 		return ErrRetired
 	case p.sleeps(m.Private):
-		p.order.Drop(m.number)
 		return ErrAsleep
 	case p.isClosed(m.Private):
 		return ErrNotOpen
 	}
-	if err := p.behindCopies(m.Private, m.Stream); err != nil {
+	return p.behindCopies(m.Private, m.Stream)
+}
+
+func (p *Pool) serve(m *Request) error {
+	if err := p.mayServe(m); err != nil {
+		p.order.Drop(m.number)
 		return err
 	}
 	p.Settle()
