@@ -111,8 +111,8 @@ func (d *Device) Serve(id mem.StreamID, private uint64, asked mem.Bytes) (mem.Ad
 	return a.Addr, a.Err
 }
 
-// ServeAt has the block of a private pool that lay at an address, and was freed, lie there again.
-// An error says that a part of the place is taken, or that its memory went back.
+// ServeAt allocates a block of a private pool at an address where an earlier one was. An error says
+// that a part of the place is taken, or that its memory went back to the driver.
 func (d *Device) ServeAt(id mem.StreamID, private uint64, asked mem.Bytes, at mem.Addr) error {
 	m := &pool.Request{Size: asked, Stream: id, Private: private, Planned: at, Exact: true}
 	return d.onPool(func(p *pool.Pool) error { return p.ServeAt(m) }, nil)

@@ -16,7 +16,7 @@
 // (package pool) and the supervisor (one of each per device) run on the thread that sends to them
 // (package inline). Nothing that serves a request waits for a goroutine to be scheduled. The
 // planner (package planner) has a goroutine of its own, because planning takes as long as a step
-// does.
+// does. So has the mover (package mover), which brings regions back; it asks the pool.
 //
 // Between two messages to the pool actor, the host may serve what the schedules plan and what gaps
 // can hold, from the index that the engine uses, too, without a message: as far as the budget goes
@@ -26,22 +26,22 @@
 //
 // # Who sends what to whom
 //
-//	message         from                 to          answer               may be lost
-//	stream.Request  threads              stream      where it is planned  no
-//	stream change   supervisor           stream      done                 no
-//	Call            threads              supervisor  done                 no
-//	pool.Call       threads, supervisor  pool        done                 no
-//	pool.Request    threads              pool        address              no
-//	pool.Free       threads              pool        what was freed       no
-//	planner.Loaded  Open                 planner     none                 yes: all is learned anew
-//	LastLook        Retire, Close        planner     done                 no
-//	step.Observed   supervisor           planner     none                 yes: it is not planned
-//	planner.Ready   planner              supervisor  none                 yes: the next replaces it
+//	message           from                        to          answer               may be lost
+//	stream.Request    threads                     stream      where it is planned  no
+//	stream change     supervisor                  stream      done                 no
+//	Call              threads                     supervisor  done                 no
+//	pool.Call         threads, supervisor, mover  pool        done                 no
+//	pool.Request      threads                     pool        address              no
+//	pool.Free         threads                     pool        what was freed       no
+//	planner.Loaded    Open                        planner     none                 yes: all is learned anew
+//	planner.LastLook  Retire, Close               planner     done                 no
+//	step.Observed     supervisor                  planner     none                 yes: it is not planned
+//	planner.Ready     planner                     supervisor  none                 yes: the next replaces it
 //
 // Everything that is answered carries its answer, an error besides; the sender waits for it only if
 // another thread is working off the mailbox at that moment. Whoever waits for an answer stands
 // above whom he asks, so there is no cycle: threads ask the supervisor, streams and the pool, the
-// supervisor asks streams and the pool, and those ask nobody.
+// supervisor asks streams and the pool, the mover asks the pool, and those ask nobody.
 //
 // # When something fails
 //

@@ -83,7 +83,7 @@ func (d *Device) endBackground(after bool) {
 	}
 }
 
-// retire takes all schedules from the streams, and has the pool serve no more.
+// retire takes all schedules from the streams, and ends the pool's serving.
 func (s *supervisor) retire() error {
 	s.schedules = nil
 	err := s.update(func(x *stream.Stream, to *stream.Schedules) bool {

@@ -127,7 +127,7 @@ func (d *Device) Prefetch(region uint64) error {
 	return d.onPool(func(p *pool.Pool) error { return p.Prefetch(region, math.MaxInt64) }, nothing)
 }
 
-// ResetPeak has PeakReserved start over from what is reserved now.
+// ResetPeak resets PeakReserved to what is reserved now.
 func (d *Device) ResetPeak() error {
 	return d.onPool(func(p *pool.Pool) error { p.ResetPeak(); return nil }, nothing)
 }

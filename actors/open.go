@@ -31,7 +31,7 @@ type Options struct {
 	// GMLake, if not nil, serves by GMLake's algorithm instead, without plans. Addresses
 	// and limit are those of Range.
 	GMLake *gmlake.Config
-	// Without has mechanisms switched off: without.Plans for programs that want none, the others
+	// Without names mechanisms that are off: without.Plans for programs that want none, the others
 	// for measurements.
 	Without without.Set
 	// Clock times steps and waits; the zero value: the wall's. For replays, whose time is that of

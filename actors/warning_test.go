@@ -12,7 +12,7 @@ import (
 	"stalloc/internal/mem"
 )
 
-// TestALeakIsSaid keeps something of each step, at its begin or at its end, until the device is
+// TestALeakIsSaid keeps something of each step, at its beginning or at its end, until the device is
 // full, and that of a limit: it is said once, right before the step that does not fit.
 func TestALeakIsSaid(t *testing.T) {
 	for _, limit := range []mem.Bytes{0, 6 * mem.GiB} {

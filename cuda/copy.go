@@ -41,8 +41,8 @@ func (d *Device) CopyBack(to mem.Addr, from []byte, on mem.StreamID) error {
 		unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from)), C.uintptr_t(on)))
 }
 
-// Pin has copies to and from memory of the host run at the full speed of the link, until Unpin. It
-// must be whole pages that do not belong to Go.
+// Pin makes copies to and from memory of the host run at the full speed of the link, until Unpin.
+// The memory is whole pages that do not belong to Go.
 func (d *Device) Pin(memory []byte) error {
 	return d.driver.check(C.stalloc_device_pin(&d.c, unsafe.Pointer(unsafe.SliceData(memory)),
 		C.size_t(len(memory))))

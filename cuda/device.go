@@ -201,7 +201,7 @@ func (d *Device) Memory() (free, total mem.Bytes, err error) {
 	return mem.Bytes(f), mem.Bytes(t), err
 }
 
-// Share has memory from now on made so that other processes can be given it: as file descriptors
+// Share makes memory from now on such that other processes can be given it: as file descriptors
 // or, with fabric, on other hosts, too. If the device cannot, that is the error and nothing
 // changes. It must not run beside Create.
 func (d *Device) Share(fabric bool) error {

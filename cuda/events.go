@@ -81,8 +81,8 @@ func (d *Device) Done(f driver.Fence) (bool, error) {
 
 const mostIdle = 1 << 10
 
-// Await has what a stream is given from now on begin behind a fence, which is still to be asked
-// about. Of one that has passed there is nothing to wait for.
+// Await makes work that a stream gets from now on wait for a fence, which is still to be asked
+// about. One that has passed is not waited for.
 func (d *Device) Await(id mem.StreamID, f driver.Fence) error {
 	d.fenceLock.Lock()
 	defer d.fenceLock.Unlock()

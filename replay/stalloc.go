@@ -245,8 +245,8 @@ func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 	return err
 }
 
-// RecordStream has a block wait for a stream, unless another stands in for it, whose work ends when
-// the recorded free completes.
+// RecordStream makes a block wait for a stream, unless another stands in for it, whose work ends
+// when the recorded free completes.
 func (l *live) RecordStream(id int64, stream mem.StreamID) {
 	if addr, ok := l.blocks[id]; ok && l.others[id] == 0 {
 		l.note(l.local.Record(addr, stream))

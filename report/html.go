@@ -174,7 +174,7 @@ func frameOf(stack string) string {
 	return strings.TrimSpace(path.Base(place) + " " + function)
 }
 
-// Span says when something was, as a share of the time from a step's begin to its end.
+// Span says when something was, as a share of the time from a step's beginning to its end.
 func (p page) Span(from, to int) template.CSS {
 	s := p.PeakStep
 	whole := float64(max(s.End-s.Begin, 1))

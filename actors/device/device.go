@@ -42,8 +42,8 @@ type Sharer interface {
 type Copier interface {
 	Read(to []byte, from mem.Addr) error
 	Write(to mem.Addr, from []byte) error
-	// Pin has copies to and from memory of the host run at the full speed of the link, until Unpin
-	// of just this memory: whole pages that do not belong to Go.
+	// Pin makes copies to and from memory of the host run at the full speed of the link, until
+	// Unpin of just this memory: whole pages that do not belong to Go.
 	Pin(memory []byte) error
 	Unpin(memory []byte) error
 }
@@ -58,7 +58,7 @@ type Mover interface {
 	// the stream has passed them; where it is not pinned, they wait after all.
 	CopyOut(to []byte, from mem.Addr, on mem.StreamID) error
 	CopyBack(to mem.Addr, from []byte, on mem.StreamID) error
-	// Await has what a stream is given from now on begin behind a fence. One that is gone has
+	// Await makes work that a stream gets from now on wait for a fence. One that is gone has
 	// passed.
 	Await(mem.StreamID, driver.Fence) error
 }

@@ -13,7 +13,7 @@ import (
 
 const base = mem.Addr(1) << 40
 
-// gap is a free range, in MiB from the window's begin.
+// gap is a free range, in MiB from the window's beginning.
 func gap(at, size mem.Bytes) engine.Range {
 	return engine.Range{Addr: base + mem.Addr(at*mem.MiB), Size: size * mem.MiB}
 }

@@ -103,8 +103,8 @@ func (p *Pool) arrived(m *moved) (bool, error) {
 	return arrived, nil
 }
 
-// behindCopies has a stream, which is to have a new block of a region, wait for its copies back:
-// they write whole handles, free bytes too.
+// behindCopies makes a stream wait for a region's copies back before it gets a new block there:
+// the copies write whole handles, free bytes too.
 func (p *Pool) behindCopies(region uint64, stream mem.StreamID) error {
 	m := p.moved[region]
 	if m == nil {

@@ -66,7 +66,7 @@ func (p *Pool) lent() (n mem.Bytes) {
 	return n
 }
 
-// ResetPeak has PeakReserved start over from what is reserved now.
+// ResetPeak resets PeakReserved to what is reserved now.
 func (p *Pool) ResetPeak() { p.peak = p.held() }
 
 // Usage says what live blocks are.

@@ -45,7 +45,7 @@ func (o *Observed) Weight() int64 {
 // Step is what a log says.
 type Step struct {
 	Arenas  []*ArenaStep // in the order of their first requests
-	Peak    mem.Bytes    // of the load, above that at the begin of the step
+	Peak    mem.Bytes    // of the load, above that at the step's beginning
 	Changes []Change     // where the Reader keeps them
 }
 

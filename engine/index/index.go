@@ -2,11 +2,10 @@
 //
 // # The idea
 //
-// The engine decides; what is free, and where each block begins, is an Index's to know. Programs
-// have one in C (cshim/fast/index.h), on the floor where C begins, so that a thread of theirs is
-// served from it without a word to Go. Replays, scripts and Go programs have the Model here. The
-// smallest gap and the lowest of that size is one gap and no other, so both give the same answers:
-// a fuzz test (cshim/internal/cindex) holds them together.
+// The engine decides; an Index knows what is free and where each block begins. A training process
+// has one in C (cshim/fast/index.h), from which its threads are served without entering Go.
+// Replays, scripts and Go programs have the Model here. Of gaps of one size the lowest is taken, so
+// both give the same answers: a fuzz test (cshim/internal/cindex) compares them.
 //
 //	arena    | block | gap | block | block | gap |      addresses that one stream's blocks lie in
 //

@@ -33,7 +33,7 @@ func (e *Engine) record(ev engine.Event, out []engine.Op) []engine.Op {
 	return out
 }
 
-// Keep has the end of the live block at addr be an event, whoever frees it.
+// Keep leaves the free of the live block at addr to the engine: the fast path must not serve it.
 func (e *Engine) Keep(addr mem.Addr) {
 	if b, ok := e.blockOf(addr); ok {
 		e.keep(b.At)

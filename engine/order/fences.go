@@ -43,7 +43,7 @@ type waiter struct {
 	freed  engine.Block // that it is a late free of, if it is of one
 }
 
-// add has something wait for a stream: it is late.
+// add makes something wait for a stream: it is late.
 func (f *fences) add(id mem.StreamID, w ...waiter) {
 	f.late[id] = append(f.late[id], w...)
 	f.lateN += len(w)

@@ -53,7 +53,7 @@ func (e *Engine) feed(ev engine.Event) bool {
 	return true
 }
 
-// fence has the policy's fence wait for a stream.
+// fence makes a fence of the policy wait for the work of a stream.
 func (e *Engine) fence(op engine.Op) {
 	a, w := &e.act, waiter{fence: op.Fence, urgent: op.Addr == 0}
 	if a.ev.Kind == engine.EvFree && w.urgent {

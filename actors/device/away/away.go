@@ -187,7 +187,7 @@ func (r *Region) forgetBatches() {
 	r.out = nil
 }
 
-// Follow has a stream wait for the copies back.
+// Follow makes a stream wait for the copies back.
 func (r *Region) Follow(stream mem.StreamID) error {
 	if err := r.arrive(); err != nil {
 		return err

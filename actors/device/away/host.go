@@ -74,7 +74,7 @@ func (r *Region) grow(parts []*part, sum mem.Bytes) error {
 	for i, x := range made {
 		switch {
 		case x == nil:
-		case errs[i] != nil: // a copy to what is not pinned would have the host wait
+		case errs[i] != nil: // the host would wait for a copy to memory that is not pinned
 			errs[i] = errors.Join(errs[i], r.link.host.Give(x))
 		default:
 			parts[i].host = &piece{Piece: x}

@@ -51,7 +51,7 @@ func (l *Link) Close() error {
 	return err
 }
 
-// order has what a stream is given from now on begin behind events, where they are.
+// order makes work that a stream gets from now on wait for events; 0 is none.
 func (l *Link) order(stream mem.StreamID, behind ...driver.Fence) error {
 	for _, f := range behind {
 		if f == 0 {
