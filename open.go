@@ -33,7 +33,7 @@ type Options struct {
 	Planning Planning
 	// PlanFile names a plan that an earlier run saved: the steps that came again. If the
 	// file exists, they are planned anew, around this run's memory, as soon as there is
-	// room. Steps that this run does not make cost a look. If the file does not exist,
+	// room. Steps that this run does not make cost a comparison. If the file does not exist,
 	// nothing happens; one that is there and is no plan is an error.
 	PlanFile string
 	// Limit is the most physical memory to take; zero: no limit but the device's.

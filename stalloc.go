@@ -45,8 +45,8 @@
 // # Without a GPU
 //
 // Options.Simulated opens a simulated device without memory, for tests and for sizing;
-// Options.Device takes any implementation of Device, also one wrapped by the counters, limits and
-// fault injectors of package stalloc/actors/device.
+// Options.Device takes any implementation of Device, also one that is wrapped, as by the fault
+// injector of package stalloc/actors/device/devicetest.
 package stalloc
 
 import (
