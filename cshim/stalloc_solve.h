@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Static storage allocation: offsets for buffers of known sizes and lifetimes, so that no two that
- * are live at the same time share a byte. Only the order of times matters; all other numbers are in
+/* Dynamic storage allocation with all lifetimes known: offsets for buffers, so that no two that are
+ * live at the same time share a byte. Only the order of times matters; all other numbers are in
  * bytes or in any other unit. */
 struct stalloc_gap { /* from lower to upper the buffer needs only bytes [from, to), maybe none */
 	int64_t buffer, lower, upper, from, to;

@@ -1,6 +1,6 @@
 // Package without names what the allocator can do without, one mechanism at a time. Each can be
-// switched off in a replay, so that anyone can measure what it is worth (make constants). None
-// is a setting: users have nothing to choose here.
+// switched off in a replay, so that anyone can measure what it is worth (make constants). Of these,
+// users have settings for plans, stitching and waiting alone (STALLOC_CONF).
 package without
 
 import (

@@ -3,9 +3,8 @@
 //
 // # Idea
 //
-// It is dynamic storage allocation:
-// rectangles, as wide as a life and as high as a size, that may slide up and
-// down but not sideways, to be stacked without overlap as low as possible.
+// It is dynamic storage allocation: rectangles, as wide as a life and as high as a size, that may
+// slide up and down but not sideways, to be stacked without overlap as low as possible.
 //
 //	offset
 //	   4 | . . . . . . . .       A = [0, 4) size 2      load  2 2 3 3 3 3 2 2

@@ -1,4 +1,4 @@
-"""Static storage allocation, for compilers and other runtimes.
+"""Dynamic storage allocation, for compilers and other runtimes.
 
 Contiguous int64 arrays are passed to the engine's library without a copy, others are converted.
 NumPy is imported by the first call. No GPU, no PyTorch and nothing else of stalloc is needed.
