@@ -175,10 +175,9 @@ func (a *Allocator) Check() error {
 // Name is the device's name, such as "NVIDIA H100 80GB HBM3".
 func (a *Allocator) Name() string { return a.device.Name() }
 
-// Close waits for a plan in the making, which is kept where Options.Cache says, gives all
-// memory back to the driver, that of live blocks included, and closes the device. No work
-// that uses any of it may be pending on any stream. It waits for calls that are under way.
-// A second Close does nothing.
+// Close waits for a plan in the making, gives all memory back to the driver, that of live blocks
+// included, and closes the device. No work that uses any of it may be pending on any stream. It
+// waits for calls that are under way. A second Close does nothing.
 func (a *Allocator) Close() error {
 	a.life.Lock()
 	defer a.life.Unlock()

@@ -16,13 +16,13 @@ import (
 // driver's rules, and keeps one record per 512 bytes of every handle, so that two
 // blocks that share a byte through whatever aliases are found at once.
 type device struct {
-	eng      *Engine
-	capacity unit // of handles; 0: no bound
-	used     unit
-	failing  func(call int, op engine.Op) bool
-	calls    int
-	seq      int // order of frees and waits
-	lasting  bool
+	eng        *Engine
+	capacity   unit // of handles; 0: no bound
+	used       unit
+	failing    func(call int, op engine.Op) bool
+	calls      int
+	seq        int // order of frees and waits
+	persistent bool
 
 	handles map[engine.Index][]unitUse
 	mapped  map[mem.Addr]*mapping
@@ -89,7 +89,7 @@ func newDevice(cfg Config) *device {
 // step runs one event to its end and returns the first broken rule.
 func (d *device) step(ev engine.Event) error {
 	d.answers = 0
-	if d.lasting {
+	if d.persistent {
 		ev.Persistent = ev.Stream < 2 // stream 2 may be gone
 	}
 	first := ev

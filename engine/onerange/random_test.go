@@ -187,7 +187,7 @@ func TestRandom(t *testing.T) {
 				cfg := DefaultConfig()
 				v.cfg(&cfg)
 				d := newDevice(cfg)
-				d.lasting = true
+				d.persistent = true
 				d.capacity = unit(v.capacity) * pageUnits
 				if v.faults > 0 {
 					d.failing = func(int, engine.Op) bool { return rng.IntN(v.faults) == 0 }
@@ -209,7 +209,7 @@ func FuzzEngine(f *testing.F) {
 		cfg := DefaultConfig()
 		v.cfg(&cfg)
 		d := newDevice(cfg)
-		d.lasting = true
+		d.persistent = true
 		d.capacity = unit(v.capacity) * pageUnits
 		if fail > 0 {
 			d.failing = func(call int, _ engine.Op) bool { return call%int(fail) == 0 }
