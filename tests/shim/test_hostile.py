@@ -1,6 +1,7 @@
 """Files from anywhere: each, in a process of its own, ends soon, with bounded memory, and is served
 or refused in words. The bounds are SECURITY.md's."""
 
+import atexit
 import concurrent.futures
 import functools
 import multiprocessing
@@ -71,7 +72,9 @@ def ran(command, folder):
 def small_process():
     """One that starts others: a child's peak begins with what its parent has, here much."""
     spawn = multiprocessing.get_context("spawn")
-    return concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn)
+    pool = concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn)
+    atexit.register(pool.shutdown)
+    return pool
 
 
 def ends_well(command, folder):
