@@ -48,7 +48,7 @@ func parseSettings(name, text string) settings {
 		s.without |= without.Stitch
 	}
 	if s.set["wait"] == "off" {
-		s.without |= without.Wait
+		s.without |= without.Wait | without.Lend
 	}
 	if s.noPlan() {
 		s.without |= without.Plans
