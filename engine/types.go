@@ -41,7 +41,7 @@ type Stats struct {
 	Blocks   int       // live and pending
 
 	Handles     int // created and not released
-	FreeHandles int // of them wholly free
+	FreeHandles int // free memory of arenas: with onerange that of handles in partial use, too
 	Mapped      int // pages mapped, aliases counted each
 	Views       int
 

@@ -59,10 +59,10 @@ type Block struct {
 
 // ArenaStats are what an arena has.
 type ArenaStats struct {
-	Free Unit // in gaps
-	Load Unit // in blocks, pending ones among them
-	Peak Unit // of Load
-	Used uint32
+	Free Unit   // in gaps
+	Load Unit   // in blocks, pending ones among them
+	Peak Unit   // of Load
+	Used uint32 // steps that had ended at the last Put or Drop
 }
 
 // Total is what all arenas have in blocks, and what was served.
@@ -75,8 +75,8 @@ type Total struct {
 	Hits, Fits uint64
 }
 
-// Index is the table. Whoever calls has the device's lock. What is taken is free, what is given
-// is not: an Index need not look.
+// Index is the table. The caller has the device's lock. What it takes is free, what it gives is
+// not: an Index need not check.
 type Index interface {
 	// Fit returns the smallest gap that holds n units, the lowest of that size.
 	Fit(arena uint32, n Unit) Gap
@@ -87,8 +87,8 @@ type Index interface {
 	// Take and Give change what is free of an arena where no block begins or ends with it.
 	Take(arena uint32, lo, hi Unit)
 	Give(arena uint32, lo, hi Unit)
-	// Put hands out a block, which takes its bytes unless it lies apart; Drop forgets the one at a
-	// place, and gives them.
+	// Put hands out a block, which takes its bytes unless it is in a view; Drop forgets the one at
+	// a place, and gives them back.
 	Put(b Block)
 	Drop(at Unit)
 	// Mark changes a block's state.
