@@ -76,7 +76,7 @@ struct stalloc_counts {
 	_Atomic bool stale;  /* the meters' peaks wait for stalloc_set_other */
 };
 
-/* How much the fast path may do before it must enter Go: actors.Terms. */
+/* How much the fast path may do before it must enter Go: host.Budget. */
 struct stalloc_budget {
 	uint64_t ops;	    /* requests and frees */
 	uint64_t max_units; /* of a request that no cursor expects */
