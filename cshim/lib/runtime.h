@@ -163,8 +163,8 @@ struct stalloc_plain_counts stalloc_plain_counts(int device);
 /* Whether a stream is being captured into a graph; negative: the driver cannot tell. */
 int stalloc_capturing(int device, void *stream);
 
-/* openings.c: a request in flight, from enter to leave, and the engine's number of the pool that it
- * belongs to; 0: the default pool. */
+/* openings.c, pools.c: a request in flight, from enter to leave, and the number of the pool that it
+ * belongs to in the engine; 0: the default pool. */
 struct stalloc_flight {
 	uint64_t pool;
 	struct pool *of; /* a private one that something uses, or NULL */
