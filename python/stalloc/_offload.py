@@ -137,7 +137,11 @@ class _Offloaded:
                 if closure is not None:
                     with offloaded.torch.enable_grad():
                         offloaded.loss = closure()
-            offloaded._by_parts(optimizer)
+            try:
+                offloaded._by_parts(optimizer)
+            except BaseException:
+                _offload_step.unscale(optimizer)
+                raise
             loss, offloaded.loss = offloaded.loss, None
             return loss
 

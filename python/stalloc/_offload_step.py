@@ -104,6 +104,15 @@ def update(whole: Callable[..., Any], optimizer: Any, groups: list[dict[str, Any
     vars(optimizer).update(vars(twin), param_groups=optimizer.param_groups)
 
 
+def unscale(optimizer: Any) -> None:
+    """Takes back what a GradScaler has noted on the optimizer for a step, as it does after one.
+
+    When the step is called again, it would multiply that by its scale.
+    """
+    for name in ("grad_scale", "found_inf"):
+        vars(optimizer).pop(name, None)
+
+
 def _loops(torch: ModuleType, group: dict[str, Any]) -> bool:
     """Whether PyTorch chooses a loop because of some parameters of a group; then it is for all."""
     if group.get("foreach", True) is not None:

@@ -90,6 +90,43 @@ def test_a_closure_is_not_called_again(parts):
     assert all(same(plain, net))
 
 
+@pytest.mark.parametrize("after", [0, 2])
+def test_gradients_are_unscaled_once(parts, after):
+    """By fused optimizers, for which a GradScaler notes its scale before each call of step()."""
+    import torch
+
+    def run(net, optimizer, stops=False):
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for n in range(3):
+            scaler.scale(net(torch.full((4, 600), 0.01 * (n + 1))).square().mean()).backward()
+            if stops and n == 2:
+                stop(scaler, optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+
+    def stop(scaler, optimizer):
+        begin, end = parts.begin_awake, parts.calls.count("begin") + after
+
+        def refuse(*of):
+            if parts.calls.count("begin") == end:
+                raise StallocError("it stays away")
+            begin(*of)
+
+        parts.begin_awake = refuse
+        with pytest.raises(StallocError):
+            scaler.step(optimizer)
+        parts.begin_awake = begin
+
+    plain, net = deep(), deep()
+    try:
+        run(plain, adam(plain, fused=True))
+    except (AttributeError, RuntimeError):
+        pytest.skip("PyTorch has no fused AdamW on the CPU")
+    run(net, _offload.offload(adam(net, fused=True), when="always"), stops=True)
+    assert all(same(plain, net))
+
+
 def test_it_is_finished_where_everything_fits_again(parts):
     plain, net, optimizer, _ = stopped(parts)
     parts.stays = True
