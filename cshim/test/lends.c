@@ -167,6 +167,32 @@ static void copies_spare_new_blocks(void)
 	stalloc_free(new.at, new.size, 0, stream);
 }
 
+/* Where nobody can say whether the last use of a closed region has passed, the next one still comes
+ * after it, though on another stream. */
+static void uses_keep_their_order(void)
+{
+	void *first = (void *)0x40, *second = (void *)0x50;
+	OK(stalloc_begin_region("used"));
+	struct block b = {kit_get(MIB, 0, first), MIB, ++patterns};
+	OK(stalloc_end_region());
+	fake(launch)(first, 0, write_it, b.at, b.size, b.pattern);
+	OK(stalloc_end_awake(0, "used", first, STALLOC_CHANGED));
+	stalloc_begin_pool(0, 4, 4, NULL);
+	CHECK(fake(fail)("cuEventQuery:1:1") == 0, "no rule");
+	SAYS(stalloc_begin_awake(0, "used", second) != STALLOC_OK, "cuEventQuery");
+	fake(fail)(NULL);
+	SAYS(stalloc_begin_awake(0, "used", second) != STALLOC_OK, "still used");
+	stalloc_end_pool(0, 4, 4);
+	stalloc_release_pool(0, 4, 4);
+	OK(stalloc_begin_awake(0, "used", second));
+	b.pattern = ++patterns;
+	fake(launch)(second, 0, write_it, b.at, b.size, b.pattern);
+	fake(pass_stream)(second);
+	kit_pass_all();
+	check(&b, "what was written last");
+	stalloc_free(b.at, b.size, 0, first);
+}
+
 /* Streams go on, a bit at a time. */
 static void *pass(void *none)
 {
@@ -183,6 +209,7 @@ int main(void)
 	dice = kit_seed();
 	if (kit_number("FAKECUDA_HELD", 0)) {
 		copies_spare_new_blocks();
+		uses_keep_their_order();
 		kit_thread(pass, NULL);
 	}
 	OK(stalloc_begin_region(tag));

@@ -54,6 +54,7 @@ type Region struct {
 	used    driver.Fence // after the last use
 	arrived driver.Fence // after the last copy back
 	copies  bool         // some are under way, without an event after them
+	lost    bool         // used is gone, and nobody can say whether it has passed
 }
 
 // part is a handle.
@@ -101,7 +102,7 @@ func (r *Region) Close(stream mem.StreamID, changed bool) error {
 		return err
 	}
 	r.link.forget(&r.used)
-	r.used, r.open = used, false
+	r.used, r.lost, r.open = used, false, false
 	for _, p := range r.parts {
 		p.saved = p.saved && !r.changed
 	}
@@ -168,7 +169,7 @@ func (r *Region) Open(stream mem.StreamID) error {
 		return err
 	}
 	// Behind the last use, too: it may be another stream's, and the next event is this one's.
-	if err := r.link.order(stream, r.arrived, r.used); err != nil {
+	if err := r.behind(stream); err != nil {
 		return err
 	}
 	for _, p := range r.parts { // it stays after all
@@ -178,6 +179,17 @@ func (r *Region) Open(stream mem.StreamID) error {
 	r.open = true
 	r.recount()
 	return nil
+}
+
+// behind has a stream wait for the copies back and the last use.
+func (r *Region) behind(stream mem.StreamID) error {
+	if r.lost {
+		if err := r.link.dev.Sync(); err != nil {
+			return err
+		}
+		r.lost = false
+	}
+	return r.link.order(stream, r.arrived, r.used)
 }
 
 func (r *Region) forgetBatches() {

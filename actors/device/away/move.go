@@ -33,7 +33,7 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 	}
 	failed := r.arrive()
 	if failed == nil {
-		failed = r.link.order(r.link.out, r.used, r.arrived)
+		failed = r.behind(r.link.out)
 	}
 	if failed != nil {
 		return 0, errors.Join(err, failed)
@@ -176,9 +176,10 @@ func (r *Region) arrive() error {
 }
 
 // Arrived reports whether the copies back have passed, and of a closed region the last use. Where
-// the driver cannot tell, the event after the copies is gone: they get another one.
+// the driver cannot tell, the event is gone. The copies get another one. The last use cannot, for
+// its stream may be gone, too: what comes behind it waits for the device (behind).
 func (r *Region) Arrived() (bool, error) {
-	if err := r.arrive(); err != nil {
+	if err := r.arrive(); err != nil || r.lost && !r.open {
 		return false, err
 	}
 	for _, f := range []*driver.Fence{&r.arrived, &r.used} {
@@ -186,13 +187,17 @@ func (r *Region) Arrived() (bool, error) {
 			continue
 		}
 		passed, err := r.link.dev.Done(*f)
+		if passed || err != nil { // it is gone
+			*f = 0
+		}
 		if err != nil && f == &r.arrived {
 			r.copies = true
+		} else if err != nil {
+			r.lost = true
 		}
 		if !passed {
 			return false, err
 		}
-		*f = 0
 	}
 	return true, nil
 }
