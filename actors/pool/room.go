@@ -25,9 +25,12 @@ func (p *Pool) Settle() (leaving bool) {
 
 // settleAll does so for all regions but one, and returns how much now sleeps.
 func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
-	start := time.Now()
+	var start time.Time // each request comes here: the clock is read, and handles, if need be
 	for m := range p.lending(except) {
-		if m.Copied() { // each request comes here, and to refresh takes long
+		if m.Copied() {
+			if slept == 0 {
+				start = time.Now()
+			}
 			p.refresh(m)
 			n, err := p.settle(m)
 			if slept += n; err != nil {
