@@ -250,7 +250,7 @@ func TestComesBackAhead(t *testing.T) {
 }
 
 // TestRequestTakesWhatLacks: a large request, most of which idle memory serves, makes no more leave
-// than it lacks.
+// than it needs.
 func TestRequestTakesWhatLacks(t *testing.T) {
 	k := newAwayKit(t) // 512 MiB of 1 GiB
 	k.release(k.ask(384 * mem.MiB))

@@ -119,7 +119,7 @@ func TestCompare(t *testing.T) {
 	}
 	for _, text := range want {
 		if !strings.Contains(page, text) {
-			t.Errorf("the page lacks %s", text)
+			t.Errorf("the page does not have %s", text)
 		}
 	}
 	if strings.Contains(page, "</script><img") {

@@ -211,7 +211,7 @@ func TestPageStandsAlone(t *testing.T) {
 	for _, want := range []string{"default-src 'none'", "model.py:42 forward",
 		"&lt;/script&gt;&lt;img", "v0.0.0-test", "recorded"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
+			t.Errorf("the page does not have %q", want)
 		}
 	}
 	if strings.Count(page, "</script>") != len(scripts)+1 {
@@ -229,7 +229,7 @@ func TestPageStandsAlone(t *testing.T) {
 		d.Peak.Load -= part.Bytes
 	}
 	if d.Peak.Load != 0 {
-		t.Errorf("the flame graph lacks %v", d.Peak.Load)
+		t.Errorf("the flame graph does not have %v", d.Peak.Load)
 	}
 	g := d.Peak.By[0].Groups[0]
 	if g.Count != 12 || g.Size != 5*mem.MiB || !strings.Contains(d.Stacks[g.Stack],

@@ -47,7 +47,7 @@ func TestWasted(t *testing.T) {
 					want.Reserved-load), fmt.Sprintf("%v in gaps between blocks", w.holes),
 			} {
 				if !strings.Contains(d.NativeWaste, part) {
-					t.Errorf("%q lacks %q", d.NativeWaste, part)
+					t.Errorf("%q does not say %q", d.NativeWaste, part)
 				}
 			}
 		})

@@ -126,7 +126,7 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// TestOldLibrary: functions that a driver lacks are not called.
+// TestOldLibrary: functions that are missing in a driver are not called.
 func TestOldLibrary(t *testing.T) {
 	folder := build(t, "-DOLD")
 	a, pid := child(t, folder, fakeUUID)

@@ -19,8 +19,8 @@
 // order and fastest first by default, NVML counts all of them by PCI bus.
 //
 // go-nvml, which this package is made of, refers to some 400 functions that the
-// dynamic linker finds when they are first called; one that the installed driver
-// lacks ends the process. So nothing is called here that was not looked up
+// dynamic linker finds when they are first called; one that is missing in the
+// installed driver ends the process. So nothing is called here that was not looked up
 // first. For the same reason a program with this package in it loads only where
 // the linker binds lazily: not under LD_BIND_NOW, not linked with -z now, unless it
 // brings those functions itself, as stalloc's own library does (cshim/engine/nvml.c).

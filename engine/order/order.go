@@ -157,7 +157,7 @@ func (e *Engine) mark() {
 }
 
 const (
-	// pollBatch bounds the events that the driver is asked about where no request lacks memory:
+	// pollBatch bounds the events that the driver is asked about where no request needs memory:
 	// each question costs a fifth of a microsecond.
 	pollBatch = 4
 	// pollShare: where many are outstanding a 16th of them is asked about. A program that marks no

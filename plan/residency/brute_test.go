@@ -15,7 +15,7 @@ type brute struct {
 	known   map[bruteState]bruteCost
 }
 
-// bruteState is where the program is, how far each item is, and what each copy lacks.
+// bruteState is where the program is, how far each item is, and what is left of each copy.
 type bruteState struct {
 	at        int8
 	item      [5]bruteItem

@@ -206,8 +206,8 @@ def _adapter_of(version: str, cuda: str, package: str) -> Finding:
         _adapter_build.cuda_headers(torch)
     except StallocError as error:
         text = f"{str(error).removeprefix('stalloc: ')}; PyTorch's pluggable route serves"
-        lacks = "memory history, MemPool, IPC and graph trees, which that route lacks"
-        return Finding("note", "adapter", text, f"fix that, or do without {lacks}")
+        without = "memory history, MemPool, IPC and graph trees, which that route has not"
+        return Finding("note", "adapter", text, f"fix that, or do without {without}")
     return Finding("ok", "adapter", "compiled at the first start, which takes half a minute")
 
 

@@ -77,7 +77,7 @@ def _device(cuda: ctypes.CDLL, ordinal: int) -> Finding:
         "fix",
         "gpu",
         text + ", without virtual memory management",
-        "stalloc needs it: compute capability 6.0 or later, and no vGPU profile that lacks it",
+        "stalloc needs it: compute capability 6.0 or later, and no vGPU profile without it",
     )
 
 

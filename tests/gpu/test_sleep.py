@@ -71,7 +71,7 @@ def check_requests_raise_and_frees_are_taken_in():
         torch.empty(MIB, device="cuda")
         raise AssertionError("a request was served of what sleeps")
     except torch.cuda.OutOfMemoryError as error:
-        raise AssertionError("it is no lack of memory") from error
+        raise AssertionError("memory is not short") from error
     except RuntimeError as error:
         assert "sleeps" in str(error), error
     last = kept.pop()

@@ -151,7 +151,7 @@ def test_a_plan_keeps_the_limit_with_fewer_bytes():
         assert offloader.counts()["planned"] >= 3 and offloader.counts()["over"] == 0
     assert losses == same and all(torch.equal(a, b) for a, b in zip(weights, others))
     assert after[-1] <= limit < before[-1]
-    # All leaves at first, then hardly more than what the limit lacks.
+    # All leaves at first, then hardly more than the limit is too small by.
     assert outs[0] >= 16 * MIB and 8 * MIB <= outs[-1] <= 10 * MIB
 
 

@@ -181,7 +181,7 @@ func (r *Region) Open(stream mem.StreamID) error {
 	return nil
 }
 
-// behind has a stream wait for the copies back and the last use.
+// behind makes a stream wait for the copies back and the last use.
 func (r *Region) behind(stream mem.StreamID) error {
 	if r.lost {
 		if err := r.link.dev.Sync(); err != nil {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Public reports about GPU memory allocators, run again under each: `make gpu-reports`.
 
-    python tests/gpu/reports/run.py --json docs/data/reports.jsonl            # those that lack
+    python tests/gpu/reports/run.py --json docs/data/reports.jsonl            # those missing
     python tests/gpu/reports/run.py --json new.jsonl --only comb new_streams
     python tests/gpu/reports/run.py --page                                    # docs/reports.md
 
