@@ -81,6 +81,50 @@ def check_states_that_do_not_fit_together():
     print(f"  {seen[-1].backup / MIB:.0f} MiB on the host, {seen[-1].reserved / MIB:.0f} held")
 
 
+def check_an_unfinished_step():
+    """The second part that is away does not come back once; the next call does what is left."""
+    from stalloc import _offload_step
+    from stalloc._library import Library
+
+    def break_off(optimizer):
+        whole, begun, begin = optimizer.step, [], Library.begin_awake
+
+        def refuse(self, *of):
+            begun.append(of)
+            if len(begun) == 2:
+                Library.begin_awake = begin
+                raise torch.cuda.OutOfMemoryError("so says this check")
+            begin(self, *of)
+
+        def step():
+            if len(seen) == 3:
+                Library.begin_awake = refuse
+            try:
+                whole()
+            except stalloc.StallocError as error:
+                stopped.append(str(error))
+                whole()
+            finally:
+                Library.begin_awake = begin
+
+        optimizer.step = step
+        return optimizer
+
+    expected = train(6, 256 * MIB, fused=True)
+    forget()
+    _offload_step.PART = 48 * MIB
+    limited(1280 * MIB)
+    seen, stopped = [], []
+    got = train(
+        6, 256 * MIB, lambda o: break_off(stalloc.offload(o)), lambda _: seen.append(0), fused=True
+    )
+    limited(TOTAL)
+    assert got == expected, (got, expected)
+    assert len(stopped) == 1 and "has updated" in stopped[0], stopped
+    forget()
+    print(f"  {stopped[0]}")
+
+
 def check_nothing_moves_where_all_fits():
     train(3, 0, stalloc.offload)
     assert stalloc.stats().backup == 0
