@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"stalloc/actors/pool"
+	"stalloc/actors/region"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 )
@@ -102,6 +103,40 @@ func TestLendingStepsArePlanned(t *testing.T) {
 					t.Errorf("step %d: %d handles are mapped", n, maps)
 				}
 			}
+		}
+	}
+}
+
+// TestStatesOfALargeModelMoveInFewHandles: a region that is made when much is live has handles like
+// everything else, so that memory changes hands as it is: hardly any is made in a step.
+func TestStatesOfALargeModelMoveInFewHandles(t *testing.T) {
+	k := newDecoder(t, 20*mem.GiB-100*mem.MiB, 0)
+	k.use() // these states stay
+	for range 120 {
+		k.ask(128 * mem.MiB)
+	}
+	number, err := region.Number("test: states of a large model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.region, k.unit, k.states = number, 32*mem.MiB, nil
+	for range 32 {
+		at, err := k.MallocIn(0, number, k.unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.states = append(k.states, at)
+	}
+	k.use()
+	k.end(true)
+	for n := range 8 {
+		before := k.gpu.Stats()
+		k.step()
+		if made := k.gpu.Stats().Create - before.Create; n > 1 && made > 50 {
+			t.Errorf("step %d: %d handles are made", n, made)
+		}
+		if s := k.Stats(); s.Backup < 384*mem.MiB {
+			t.Errorf("step %d: the host has %v", n, s.Backup)
 		}
 	}
 }

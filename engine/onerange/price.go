@@ -16,8 +16,9 @@ import (
 //     each handle holds some, and is broken as long as one of them lives.
 //   - The shortfall of a request is rounded up to a Config.GrowPart-th of a handle. Unrounded,
 //     there would be many small handles, with driver calls for each; what is made beyond the
-//     shortfall is held for good. A region that the program names grows by whole handles: it moves
-//     handle by handle.
+//     shortfall is held for good. A region that the program names moves handle by handle, and its
+//     memory serves everything else meanwhile: it grows by whole handles, as large as if all that
+//     is live were in it.
 //   - A block that is requested again a little larger, as by a cache that grows, costs driver time
 //     only for what it has grown by. If the view of a block that has just ended would serve at less
 //     than a regrowShare-th of a new view's cost, were its work done and a page more free, the new
@@ -82,6 +83,9 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 	}
 	x, t, most := e.idx.Room(s), e.idx.Total(), unitsOf(e.cfg.HandleMost)
 	load := x.Load + n
+	if e.isRegion(heapAt(s)) {
+		load = t.Load + n
+	}
 	if e.trimsRepeatedly() {
 		load = trimHandleScale * max(load, x.Peak)
 	} else {
@@ -98,8 +102,11 @@ func (e *Engine) heldBefore(s uint32) unit {
 	return e.arenas[s].peakHeld - e.arenas[s].held
 }
 
+// isRegion reports whether the program has named a heap's pool.
+func (e *Engine) isRegion(heap uint32) bool { return e.heaps[heap].pool >= engine.FirstRegion }
+
 func (e *Engine) growPart(heap uint32) unit {
-	if e.heaps[heap].pool >= engine.FirstRegion {
+	if e.isRegion(heap) {
 		return 1
 	}
 	return unit(e.cfg.GrowPart)

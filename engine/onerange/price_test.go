@@ -25,9 +25,15 @@ func newBuilder(t *testing.T) *builder {
 
 func (b *builder) alloc(size mem.Bytes, id mem.StreamID) mem.Addr {
 	b.t.Helper()
+	return b.allocIn(size, id, 0)
+}
+
+func (b *builder) allocIn(size mem.Bytes, id mem.StreamID, pool uint64) mem.Addr {
+	b.t.Helper()
 	b.req++
 	b.made = b.made[:0]
-	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Asked: size, Stream: id})
+	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Asked: size, Stream: id,
+		Pool: pool})
 	if last.Kind != engine.OpGrant {
 		b.t.Fatalf("%v: %+v", size, last)
 	}
@@ -78,6 +84,23 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 	b.alloc(mem.KiB, 0)
 	if len(b.made) != 1 || b.made[0] != mem.HandleSize {
 		t.Errorf("handles of %v for small requests", b.made)
+	}
+}
+
+// TestHandlesOfRegions: what a region lends serves everything else, so its handles are as large as
+// if all that is live were in it, and whole.
+func TestHandlesOfRegions(t *testing.T) {
+	b := newBuilder(t)
+	for range 120 {
+		b.alloc(128*mem.MiB, 0)
+	}
+	b.allocIn(44*mem.MiB, 0, engine.FirstRegion)
+	if len(b.made) != 2 || b.made[0] != 32*mem.MiB || b.made[1] != 32*mem.MiB {
+		t.Errorf("beside 15 GiB a region begins with handles of %v", b.made)
+	}
+	b.allocIn(44*mem.MiB, 0, 3)
+	if len(b.made) < 2 || b.made[0] != mem.HandleSize {
+		t.Errorf("another private pool begins with handles of %v", b.made)
 	}
 }
 
