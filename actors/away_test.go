@@ -261,3 +261,24 @@ func TestRequestTakesWhatLacks(t *testing.T) {
 	}
 	k.use()
 }
+
+// TestShortPeaks: a region does not come back between two peaks of a step, however short they are.
+func TestShortPeaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newAwayKit(t) // 512 MiB of 1 GiB
+		for n := range 5 {
+			k.use()
+			k.end(true)
+			for peak := range 4 {
+				if s := k.Stats(); n > 2 && peak > 0 && s.Asleep == 0 {
+					t.Errorf("step %d: it is back before peak %d", n, peak)
+				}
+				k.release(k.ask(800 * mem.MiB))
+				time.Sleep(50 * time.Millisecond)
+			}
+			if s := k.Stats(); n > 2 && s.Asleep > 0 {
+				t.Errorf("step %d: %v are away at its end", n, s.Asleep)
+			}
+		}
+	})
+}

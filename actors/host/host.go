@@ -44,8 +44,9 @@ type Program interface {
 	Begin(base mem.Addr, window, small mem.Bytes)
 	// Index makes the index of the device's blocks.
 	Index() index.Index
-	// Load returns the rounded bytes of live blocks.
-	Load() mem.Bytes
+	// TakeLoad returns the rounded bytes of live blocks, and the most since it was called last.
+	// Locked.
+	TakeLoad() (now, most mem.Bytes)
 	// Captures returns how many private pools are being allocated to by threads that may capture a
 	// stream into a graph: whoever does has one for it.
 	Captures() int

@@ -22,6 +22,7 @@ type Model struct {
 	lost       atomic.Uint64 // ever
 	load       atomic.Int64  // rounded bytes of live blocks
 	peak       atomic.Int64
+	most       atomic.Int64 // of load since TakeLoad
 }
 
 // NewModel makes a host without streams.
@@ -43,7 +44,6 @@ func (h *Model) SetPersistent(id mem.StreamID) {
 }
 
 func (h *Model) MayWait() bool                        { return true }
-func (h *Model) Load() mem.Bytes                      { return mem.Bytes(h.load.Load()) }
 func (h *Model) Lock()                                { h.mu.Lock() }
 func (h *Model) Unlock()                              { h.mu.Unlock() }
 func (h *Model) Begin(mem.Addr, mem.Bytes, mem.Bytes) {}
@@ -115,13 +115,23 @@ func (h *Model) Observe(on bool) { h.mute = !on }
 // Lost returns how many events were lost, ever.
 func (h *Model) Lost() uint64 { return h.lost.Load() }
 
+// Load returns the rounded bytes of live blocks.
+func (h *Model) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
+
 // Peak returns the highest load so far.
 func (h *Model) Peak() mem.Bytes { return mem.Bytes(h.peak.Load()) }
+
+// TakeLoad implements Host.
+func (h *Model) TakeLoad() (now, most mem.Bytes) {
+	load := h.load.Load()
+	return mem.Bytes(load), mem.Bytes(max(load, h.most.Swap(load)))
+}
 
 // AddLoad notes rounded bytes of a block that begins to live, or ends (negative).
 func (h *Model) AddLoad(n mem.Bytes) {
 	load := h.load.Add(int64(n))
-	for peak := h.peak.Load(); load > peak &&
-		!h.peak.CompareAndSwap(peak, load); peak = h.peak.Load() {
+	for _, peak := range []*atomic.Int64{&h.peak, &h.most} {
+		for x := peak.Load(); load > x && !peak.CompareAndSwap(x, load); x = peak.Load() {
+		}
 	}
 }

@@ -28,7 +28,8 @@ import (
 // Env is what the mover needs of the device.
 type Env struct {
 	Clock pool.Clock
-	Load  func() mem.Bytes // of live blocks
+	// Load returns what is live, and the most since it was called last. The pool is locked.
+	Load func() (now, most mem.Bytes)
 	// OnPool runs a function on the pool.
 	OnPool func(func(*pool.Pool) error) error
 	Go     func(func()) // starts a goroutine
@@ -70,8 +71,6 @@ const (
 	interval = 2 * time.Millisecond
 	soon     = interval / 8
 	idle     = 4 * interval
-	// sample is the time between two looks at the load, which take no lock: a peak may be short.
-	sample = interval / 4
 	// atOnce is how much comes back at a time: the program's requests wait meanwhile.
 	atOnce  = 64 * mem.MiB
 	history = 2 // times that a region was closed
@@ -95,6 +94,7 @@ func (m *Mover) Closed(n, logged uint64) {
 	r.now = run{}
 	if !m.running && !m.stop {
 		m.running = true
+		_, _ = m.Load() // what was before does not count
 		m.Go(m.run)
 	}
 }
@@ -121,29 +121,19 @@ func (m *Mover) Stop() { m.stop = true }
 
 // run checks again and again, until look finds nothing to do.
 func (m *Mover) run() {
-	high := mem.Bytes(0)
-	for next := m.look(high); next > 0; next = m.look(high) {
-		high = m.sleep(next)
+	for next := m.look(); next > 0; next = m.look() {
+		m.Clock.Sleep(next)
 	}
-}
-
-// sleep lets some time pass, and returns the most of the load meanwhile.
-func (m *Mover) sleep(d time.Duration) (high mem.Bytes) {
-	for ; d > 0; d -= sample {
-		m.Clock.Sleep(min(d, sample))
-		high = max(high, m.Load())
-	}
-	return high
 }
 
 // look checks all closed regions, and returns the time until the next check, 0 if nothing of any
 // has left. What leaves later, because a request is short of memory, comes back when the region is
-// opened. high is the most of the load since the last check.
-func (m *Mover) look(high mem.Bytes) (next time.Duration) {
+// opened.
+func (m *Mover) look() (next time.Duration) {
 	_ = m.OnPool(func(p *pool.Pool) error {
 		if !m.stop {
-			load := m.Load()
-			next = m.lookAt(p, m.Clock.Now(), load, max(load, high))
+			load, high := m.Load()
+			next = m.lookAt(p, m.Clock.Now(), load, high)
 		}
 		m.running = next > 0
 		return nil
@@ -151,7 +141,8 @@ func (m *Mover) look(high mem.Bytes) (next time.Duration) {
 	return next
 }
 
-// lookAt records the load, and fetches a part of one region if it is time.
+// lookAt records the load, the most since the last check, and fetches a part of one region if it is
+// time.
 func (m *Mover) lookAt(p *pool.Pool, now time.Duration, load, high mem.Bytes) time.Duration {
 	next, any := idle, false
 	leaving, kept := p.Settle(), mem.Bytes(0)

@@ -45,7 +45,8 @@ func TestBegin(t *testing.T) {
 // opened before all others.
 func TestExpected(t *testing.T) {
 	still := pool.Clock{Now: func() time.Duration { return 0 }}
-	m := New(Env{Clock: still, Go: func(func()) {}})
+	load := func() (now, most mem.Bytes) { return 0, 0 }
+	m := New(Env{Clock: still, Load: load, Go: func(func()) {}})
 	for _, n := range []uint64{3, 1, 2, 4} {
 		m.Closed(n, 0)
 	}
@@ -56,25 +57,5 @@ func TestExpected(t *testing.T) {
 	m.Opened(3)
 	if got := m.expected(); !slices.Equal(got, []uint64{4, 2, 1}) {
 		t.Errorf("expected are %v", got)
-	}
-}
-
-// TestShortPeaks: a peak that is over before the next check counts.
-func TestShortPeaks(t *testing.T) {
-	now := time.Duration(0)
-	m := New(Env{
-		Clock: pool.Clock{
-			Now:   func() time.Duration { return now },
-			Sleep: func(d time.Duration) { now += d },
-		},
-		Load: func() mem.Bytes {
-			if now >= 3*time.Millisecond && now < 4*time.Millisecond {
-				return 2 * mem.GiB
-			}
-			return mem.GiB
-		},
-	})
-	if high := m.sleep(idle); now != idle || high != 2*mem.GiB {
-		t.Errorf("after %v the most is %v", now, high)
 	}
 }

@@ -18,9 +18,10 @@ static void host_unlock(struct stalloc_device *d) {
 		stalloc_unlock(d);
 	} while (atomic_load(&d->deferred_frees) != NULL && host_try_lock(d));
 }
-static int64_t host_load(struct stalloc_device *d) {
-	struct stalloc_meter *all = d->counts.now.of[STALLOC_POOL_ALL];
-	return __atomic_load_n(&all[STALLOC_ALLOCATED].current, __ATOMIC_RELAXED);
+static int64_t host_take_load(struct stalloc_device *d, int64_t *most) {
+	int64_t now = d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current;
+	*most = now > d->counts.highest ? now : d->counts.highest;
+	return d->counts.highest = now;
 }
 // Other threads read both without the lock, window first.
 static void host_begin(struct stalloc_device *d, uint64_t base, uint64_t window) {
@@ -95,8 +96,13 @@ func (h *host) Begin(base mem.Addr, window, small mem.Bytes) {
 }
 
 func (h *host) Index() index.Index { return cindex.At(unsafe.Pointer(&h.device.index)) }
-func (h *host) Load() mem.Bytes    { return mem.Bytes(C.host_load(h.device)) }
 func (h *host) Captures() int      { return int(C.host_captures(h.device)) }
+
+func (h *host) TakeLoad() (now, most mem.Bytes) {
+	var highest C.int64_t
+	now = mem.Bytes(C.host_take_load(h.device, &highest))
+	return now, mem.Bytes(highest)
+}
 
 func (h *host) Persistent(id mem.StreamID) bool {
 	return bool(C.host_persistent(h.device, C.uint64_t(id)))

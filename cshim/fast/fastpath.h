@@ -77,7 +77,8 @@ static inline void stalloc_count_in(struct stalloc_device *d, int64_t rounded,
 		top |= meter_add(&its[i], by[i]);
 		if (all[i].current > c->peak[i]) c->peak[i] = all[i].current;
 	}
-	int64_t active = all[STALLOC_ALLOCATED].current + stalloc_pending(d);
+	int64_t now = all[STALLOC_ALLOCATED].current, active = now + stalloc_pending(d);
+	if (now > c->highest) c->highest = now;
 	if (active > c->peak_active) c->peak_active = active;
 	if (__builtin_expect(!top, 1)) return;
 	if (all[STALLOC_BLOCKS].other != 0)

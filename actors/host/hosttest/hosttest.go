@@ -26,9 +26,11 @@ func Run(t *testing.T, open func() host.Host) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open()
-			if n := h.Load(); n != 0 {
-				t.Errorf("nothing lives, the load is %v", n)
+			h.Lock()
+			if n, most := h.TakeLoad(); n != 0 || most != 0 {
+				t.Errorf("nothing lives, the load is %v, and was %v", n, most)
 			}
+			h.Unlock()
 			c.test(t, h)
 		})
 	}
