@@ -186,6 +186,8 @@ def turn_of(options, alone, turn, way):
     if trace and way != "native":
         for step, seen in zip(row["steps"], traced(trace, row["steps"])):
             step["trace"] = seen
+    if trace:
+        trace.with_suffix(".steps").write_text(json.dumps(row["steps"]) + "\n")
     print(ledger.append(options.json, said | figures(options, row)), flush=True)
     return row
 
@@ -206,7 +208,7 @@ def figures(options, row):
 
 def main():
     options_of = offload_states.parser(__doc__, steps=12, turns=5, ways=["native", "offload"])
-    options_of.add_argument("--keep", type=Path, help="a folder for the traces")
+    options_of.add_argument("--keep", type=Path, help="a folder for the traces, and each step")
     options_of.add_argument("--seed", type=int, default=1, help="of the order")
     options = options_of.parse_args()
     if options.way:

@@ -30,8 +30,8 @@ ALLOCATORS = ("native", "stalloc")
 STATES = ("passed", "failed", "crashed", "timed out", "skipped", "not run")
 RUN = ["-m", "stalloc.run", "--strict", "--no-summary", "--conf", "route:adapter"]
 START_LIMIT = 300  # seconds for importing torch and the tests
-# Else each process has a pool of others that compile.
-COMPILING = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+# Else each process has a pool of others that compile, and waits a minute for jax to find no TPU.
+WITHOUT_WAITS = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 
 # Class.test of what the allocator has a part in.
 MEMORY = (
@@ -80,7 +80,7 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, *runner, script, str(file), str(report)],
             cwd=file.parent,
-            env={**COMPILING, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**WITHOUT_WAITS, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,
             stdout=self.log,
             stderr=self.log,
@@ -159,7 +159,9 @@ def work(file, allocator, names, results, args, folder):
             state, why = error.args
         results[name] = (state, why, time.monotonic() - begin)
         if args.verbose:
-            print(f"{allocator:<8} {state:<9} {results[name][2]:5.1f} s  {name}", flush=True)
+            at = time.monotonic() - args.begin
+            took = f"{results[name][2]:5.1f} s, at {at:4.0f} s"
+            print(f"{allocator:<8} {state:<9} {took}  {name}", flush=True)
         if state not in ("passed", "skipped") and worker:
             worker.close()
             worker = None
@@ -249,8 +251,8 @@ def main():
         parser.error(f"{args.checkout} has none of {', '.join(FILES)}: name a checkout of PyTorch")
     if args.json:  # before the tests run, which takes long
         args.json.parent.mkdir(parents=True, exist_ok=True)
-    begin = time.monotonic()
-    args.deadline = begin + args.budget
+    args.begin = time.monotonic()
+    args.deadline = args.begin + args.budget
     results = {allocator: {} for allocator in ALLOCATORS}
     with tempfile.TemporaryDirectory() as folder:
         for file, patterns in files.items():
@@ -262,7 +264,7 @@ def main():
                 results[allocator].update(found)
     lost = show(results)
     tests = len(results["native"])
-    print(f"\n{tests} tests, {lost} lost, {time.monotonic() - begin:.0f} s")
+    print(f"\n{tests} tests, {lost} lost, {time.monotonic() - args.begin:.0f} s")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
     return 1 if lost else 0

@@ -27,8 +27,8 @@ def batches(torch, tiny):
                          generator=generator)  # fmt: skip
 
 
-def hf_trainer(torch, callbacks, tiny):
-    """Trains with transformers.Trainer; returns the model and the losses."""
+def hf_trainer(torch, callbacks, note, tiny):
+    """Trains with transformers.Trainer, notes each loss; returns the model."""
     import transformers
 
     layers, width, inner, vocabulary = (2, 64, 128, 100) if tiny else SHAPE
@@ -39,12 +39,10 @@ def hf_trainer(torch, callbacks, tiny):
     torch.manual_seed(1)
     with torch.device("cpu" if tiny else "cuda"):
         model = transformers.LlamaForCausalLM(config)
-    losses = []
 
     class Trainer(transformers.Trainer):
         def training_step(self, *given, **named):
-            losses.append(super().training_step(*given, **named).detach().clone())
-            return losses[-1]
+            return note(super().training_step(*given, **named).detach().clone())
 
     with tempfile.TemporaryDirectory() as folder:
         settings = transformers.TrainingArguments(
@@ -55,18 +53,16 @@ def hf_trainer(torch, callbacks, tiny):
         )  # fmt: skip
         data = [{"input_ids": row, "labels": row} for row in batches(torch, tiny)]
         Trainer(model=model, args=settings, train_dataset=data, callbacks=callbacks).train()
-    return model, losses
+    return model
 
 
-def lightning_trainer(torch, callbacks, tiny):
-    """Trains with Lightning's Trainer; returns the model and the losses."""
+def lightning_trainer(torch, callbacks, note, tiny):
+    """Trains with Lightning's Trainer, notes each loss; returns the model."""
     try:
         import lightning.pytorch as lightning
     except ImportError:
         import pytorch_lightning as lightning
     import offload_model
-
-    losses = []
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -76,7 +72,7 @@ def lightning_trainer(torch, callbacks, tiny):
 
         def training_step(self, tokens, _):
             loss = self.model(tokens)
-            losses.append(loss.detach().clone())
+            note(loss.detach().clone())
             return loss
 
         def configure_optimizers(self):
@@ -92,7 +88,7 @@ def lightning_trainer(torch, callbacks, tiny):
     )  # fmt: skip
     loader = torch.utils.data.DataLoader(batches(torch, tiny), batch_size=BATCH, shuffle=False)
     trainer.fit(module, loader)
-    return module, losses
+    return module
 
 
 FRAMEWORKS = {"hf": hf_trainer, "lightning": lightning_trainer}
@@ -117,8 +113,17 @@ def play(options):
         else:
             from stalloc.integrations.lightning import StallocCallback
         callbacks = [StallocCallback(offload=options.way == "offload")]
+    on_gpu = not options.tiny
+    losses, host = [], [0]
+
+    def note(loss):
+        losses.append(loss)
+        if stalloc and on_gpu:  # at its end Lightning moves the optimizer's states to the host
+            host.append(stalloc.stats().backup)
+        return loss
+
     try:
-        model, losses = FRAMEWORKS[options.framework](torch, callbacks, options.tiny)
+        model = FRAMEWORKS[options.framework](torch, callbacks, note, options.tiny)
     except RuntimeError as error:
         if not any(text in str(error) for text in harness.OUT_OF_MEMORY):
             raise
@@ -126,12 +131,11 @@ def play(options):
         return
     losses = [float(loss) for loss in losses]
     measure.require_sound(model, losses)
-    on_gpu = not options.tiny
     print(json.dumps({
         "losses": [measure.bits(loss) for loss in losses], "checksum": measure.checksum(model),
         "live": torch.cuda.max_memory_allocated() if on_gpu else 0,
         "held": torch.cuda.max_memory_reserved() if on_gpu else 0,
-        "host": stalloc.stats().backup if stalloc and on_gpu else 0,
+        "host": max(host),
     }))  # fmt: skip
 
 
