@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -16,6 +17,7 @@ import (
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/live/perfetto"
 	"stalloc/plan"
 )
 
@@ -99,11 +101,19 @@ func (d *Device) Serve(id mem.StreamID, private uint64, asked mem.Bytes) (mem.Ad
 	} else if d.shadow != nil {
 		d.shadow.Private()
 	}
+	var since time.Time
 	for d.system.Ask(d.pool, a); a.Again; d.system.Ask(d.pool, a) {
 		a.Again = false // or an actor that may not serve it any more would have it ask for ever
+		if since.IsZero() {
+			since = time.Now()
+		}
 		if a.MustSleep() {
 			d.opts.Clock.Sleep(pool.PollInterval)
 		}
+	}
+	if !since.IsZero() {
+		d.opts.Trace.Span(since, time.Now(), d.opts.Ordinal, "a request waits for streams",
+			perfetto.Args{"bytes": int64(asked)})
 	}
 	if errors.Is(a.Err, driver.ErrOutOfMemory) {
 		return 0, d.explained(a.Err, id, asked)
