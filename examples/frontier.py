@@ -136,6 +136,10 @@ class Bench:
         key = self.key(allocator, way, None)
         return self._index.get((allocator, key["options"], key["steps"]), {})
 
+    def limited(self, allocator, size):
+        """Whether an allocator had any run with just this limit."""
+        return any((key["allocator"], key["cap"]) == (allocator, size) for key in self.keys())
+
     def kernels(self, way):
         """What a step's kernels take, in ms; None if nobody knows."""
         runs = self.known("native", way).get(None, [])

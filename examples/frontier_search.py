@@ -11,9 +11,9 @@ A cell is the median of the runs of its way at its limit: of one, until more are
 of them runs out of memory, the way does not fit.
 
 Small micro-batches may be bound by the host, whose speed on a shared machine varies by a half: what
-such a run took says nothing of its allocator, and little of other hosts. Where a step takes longer
-than its kernels, which are profiled once, the speed is what they alone reach, as on a fast host,
-with what this allocator's driver calls and waits took on top. Without a profile the fastest quarter
+such a run took says nothing of its allocator, and little of other hosts. Their kernels are profiled
+once, and the speed is what they alone reach, as on a fast host, with what this allocator's driver
+calls and waits took on top. Without a profile the fastest quarter
 of the steps of all allocators stands for the kernels of micro-batches of one sequence.
 
 Ways that offload are tried by an estimate: the time without a limit, and that of what is short on
@@ -26,7 +26,6 @@ import statistics
 GIB = 1 << 30
 LINK = 55e9  # bytes a second, each way
 SAME = 0.985  # of its speed without a limit: as fast as that
-BOUND = 1.05  # of its kernels' time: a step that takes longer is bound by the host
 STATES, WEIGHT = 8, 16  # bytes of a weight: AdamW's states, all in all
 OFFLOADS = (("states",), ("activations",), ("states", "activations"))
 RECOMPUTED = {0: "none", 2: "every second layer", 1: "all layers"}
@@ -64,6 +63,7 @@ class Found:
     way: Way
     rates: tuple
     clocked: tuple = ()
+    least: bool = False  # ways that were not run may be faster
 
     @property
     def rate(self):
@@ -93,28 +93,26 @@ class Search:
         self._profiles = None
 
     def best(self, allocator, size, lends=False):
-        """The fastest way at this size; None if none fits."""
-        found = None
+        """The fastest way at this size; None if none fits. A table has what was run, if anything
+        was at this size."""
+        found, missing, tried = None, None, 0
         plain = self.profiles()
-        fits = [way for way, profile in plain.items() if profile.live <= size * GIB]
-        for way in sorted(fits, key=lambda way: -plain[way].rate):
-            if found and plain[way].rate <= found.rate:
-                break
-            found = self._faster(found, allocator, way, size)
-        if not lends:
-            return found
-        tried = 0
-        for estimate, way in sorted(self.offloads(size), key=lambda pair: -pair[0]):
+        fits = [(profile.rate, way) for way, profile in plain.items() if profile.live <= size * GIB]
+        ways = sorted(fits, key=lambda pair: -pair[0])
+        ways += sorted(self.offloads(size), key=lambda pair: -pair[0]) if lends else []
+        for estimate, way in ways:
             if tried == self.bench.args.tries or found and estimate <= found.rate:
-                break
+                continue
             try:
                 found = self._faster(found, allocator, way, size)
-            except LookupError:  # a table has what was tried
-                if not tried:
-                    raise
-                break
-            tried += 1
-        return found
+                tried += bool(way.offload)
+            except LookupError as error:
+                missing = missing or error
+        if missing is None or lends and tried == self.bench.args.tries:
+            return found
+        if not found or not self.bench.limited(allocator, size):
+            raise missing
+        return dataclasses.replace(found, least=True)
 
     def _faster(self, found, allocator, way, size):
         runs = self.runs(allocator, way, size)
@@ -161,8 +159,8 @@ class Search:
         if way.by_host and not run["steady_retries"]:
             own = [driver + wait for driver, wait in zip(run["driver_ms"], run["wait_ms"])]
             kernels, fastest = self.bench.kernels(way), self._fastest(way)
-            if kernels and step > BOUND * kernels:
-                step = kernels + statistics.median(later(own))
+            if kernels:
+                step = min(step, kernels + statistics.median(later(own)))
             elif not kernels and fastest:
                 step = fastest + statistics.median(later(own))
         return 1000 * self.bench.model.tokens / step

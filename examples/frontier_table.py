@@ -37,9 +37,11 @@ class Row:
         return self.found[self.best()].rate if self.best() else 0
 
     def gain(self, column):
-        """Over the best peer, in percent; None where either is not known or does not train."""
+        """Over the best peer, in percent; None where the peer's speed is not known, or either does
+        not train. If this column's `least` is set, it is at least so much."""
         peer, best = self.peer(), self.found.get(column)
-        return 100 * (best.rate / peer - 1) if peer and best else None
+        known = peer and best and not self.found[self.best()].least
+        return 100 * (best.rate / peer - 1) if known else None
 
 
 def row(bench, size, search=None):
@@ -65,9 +67,20 @@ def rows(bench):
         known = row(bench, size, search)
         if not known or not any(known.found.values()):
             continue
+        if found:
+            carry(found[-1].found, known.found)
         if size in caps or {"stalloc", "offload"} <= set(known.found):
             found.append(known)
     return found
+
+
+def carry(smaller, found):
+    """What trains at a smaller size does so here, too."""
+    for column, before in smaller.items():
+        if before and column in found and before.rate > (found[column] or before).rate:
+            found[column] = dataclasses.replace(before, least=True)
+    if smaller.get("offload") and "offload" not in found:
+        found["offload"] = dataclasses.replace(smaller["offload"], least=True)
 
 
 def tables(benches):
@@ -76,6 +89,8 @@ def tables(benches):
         known = rows(bench)
         if known:
             parts += [f"### {bench.model.title}", table(known), *summaries(known)]
+    if any("≥" in part for part in parts):
+        parts.append("≥: ways that were not run at this size may be faster.")
     if any("[" in part for part in parts):
         parts.append(
             "In brackets: as measured, where the host bounded the steps. Before it: what the "
@@ -106,13 +121,13 @@ def cell(found, column):
     spread = f" ±{100 * half:.1f} %" if len(best.rates) > 1 else ""
     clocked = statistics.median(best.clocked)
     by_host = f" [{clocked:,.0f}]" if best.clocked != best.rates else ""
-    return f"{best.rate:,.0f}{spread} ({best.way.words()}){by_host}"
+    return f"{'≥ ' * best.least}{best.rate:,.0f}{spread} ({best.way.words()}){by_host}"
 
 
 def gain(row, column):
     peer, known = row.peer(), row.gain(column)
     if known is not None:
-        return percent(known)
+        return "≥ " * row.found[column].least + percent(known)
     return "alone" if peer == 0 and row.found.get(column) else "–"
 
 
@@ -123,7 +138,9 @@ def percent(value):
 def summaries(known):
     """The gain over the best peer: median and largest over the sizes where a peer trains."""
     for column in ("stalloc", "offload"):
-        gains = {row.size: value for row in known if (value := row.gain(column)) is not None}
+        sure = [row for row in known if column in row.found and row.found[column]]
+        sure = [row for row in sure if not row.found[column].least]
+        gains = {row.size: value for row in sure if (value := row.gain(column)) is not None}
         if not gains:
             continue
         most = max(gains, key=gains.get)

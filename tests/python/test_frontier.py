@@ -167,6 +167,21 @@ def test_gains_are_over_the_better_peer():
     assert list(frontier_table.summaries([row, nobody]))[0].endswith("least +10.0 % at 24 GiB.")
 
 
+def test_what_trains_at_a_smaller_size_does_so_at_a_larger_one():
+    few = frontier_search.Found(Way(1, 0), (100,))
+    many = frontier_search.Found(Way(2, 0), (120,))
+    found = {"native": few, "expandable": None, "stalloc": many}
+    frontier_table.carry({"native": many, "expandable": few, "stalloc": few, "offload": few}, found)
+    assert (found["native"].rate, found["native"].least) == (120, True)
+    assert (found["stalloc"].rate, found["stalloc"].least) == (120, False)
+    assert found["offload"].least and found["expandable"] is None
+    row = frontier_table.Row(32, found)
+    assert row.gain("stalloc") is None  # ways of the peer that were not run may be faster
+    row = frontier_table.Row(32, {"native": few, "offload": found["offload"]})
+    assert frontier_table.gain(row, "offload") == "≥ +0.0 %"
+    assert list(frontier_table.summaries([row])) == []
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("more", [[], ["--lengths"], ["--recompute", "2"]])
 def test_the_program_on_a_cpu(tmp_path, more):

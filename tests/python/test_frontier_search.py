@@ -90,6 +90,27 @@ def test_what_the_host_bounds_has_the_time_of_its_kernels_and_each_allocators_ow
     assert rates(search, "native", way, 31)[0] == pytest.approx(32768)
 
 
+def test_a_table_has_what_was_run_and_says_where_more_may_be_faster():
+    def ask(*run):
+        raise LookupError
+
+    bench, search = a_bench(ask)
+    fast, slow = Way(4, 0), Way(4, 1)
+    profiles = {fast: 40000.0, slow: 30000.0}
+    search._profiles = {
+        way: frontier_search.Profile(rate, 20 * GIB) for way, rate in profiles.items()
+    }
+    with pytest.raises(LookupError):
+        search.best("stalloc", 24)
+    bench.book.put(bench.key("stalloc", slow, 24), live=20, held=24, seconds=1.2)
+    found = search.best("stalloc", 24)
+    assert found.way == slow and found.least
+    with pytest.raises(LookupError):
+        search.best("stalloc", 25)  # nothing was run there
+    bench.book.put(bench.key("stalloc", fast, 24), live=20, held=24, seconds=1.0)
+    assert not search.best("stalloc", 24).least
+
+
 class FakeBook:
     def __init__(self):
         self.entries = {}
