@@ -44,9 +44,9 @@ def speeds(rows: list[frontier_table.Row], column: str) -> tuple[list[int], list
 def gains(rows: list[frontier_table.Row], column: str) -> list[tuple[int, float | None]]:
     """By place, in percent; None: it trains where no peer does."""
     known = [
-        (at, row.gain(column), row.peer() == 0)
+        (at, None if best.least else row.gain(column), row.peer() == 0)
         for at, row in enumerate(rows)
-        if row.found.get(column)
+        if (best := row.found.get(column))
     ]
     return [(at, gain) for at, gain, alone in known if alone or gain is not None]
 
@@ -91,6 +91,8 @@ def bars(axes, known: list[tuple[int, float | None]], beside: float, colour: str
     for at, gain in known:
         height = MOST if gain is None else min(gain, MOST)
         axes.bar(at + beside, height, width=0.38, color=colour)
-        if gain is None or gain > MOST:
-            text = "alone" if gain is None else f"{gain:+.0f}"
-            axes.text(at + beside, MOST + 1, text, ha="center", fontsize=6, color=colour)
+        if gain is None:
+            axes.text(at + beside, MOST / 2, "alone", ha="center", va="center", rotation=90,
+                      fontsize=7, color="white")  # fmt: skip
+        elif gain > MOST:
+            axes.text(at + beside, MOST + 1, f"{gain:+.0f}", ha="center", fontsize=6, color=colour)

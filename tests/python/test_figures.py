@@ -93,7 +93,7 @@ def test_what_the_readme_says_of_the_frontier_is_on_its_page():
     caption = (ROOT / "README.md").read_text().split("frontier.png)")[1].split("On GPUs")[0]
     said = re.findall(r"\d\d,\d{3}|\d+\.\d %", caption)
     page = figures.page_of("frontier").read_text()
-    assert len(said) == 4 and [word for word in said if word not in page] == []
+    assert len(said) == 2 and [word for word in said if word not in page] == []
 
 
 def test_points(tmp_path):
