@@ -18,7 +18,7 @@ import (
 //     there would be many small handles, with driver calls for each; what is made beyond the
 //     shortfall is held for good. A region that the program names moves handle by handle, and its
 //     memory serves everything else meanwhile: it grows by whole handles, as large as if all that
-//     is live were in it.
+//     is live were in it, but no larger than what is in it.
 //   - A block that is requested again a little larger, as by a cache that grows, costs driver time
 //     only for what it has grown by. If the view of a block that has just ended would serve at less
 //     than a regrowShare-th of a new view's cost, were its work done and a page more free, the new
@@ -84,7 +84,7 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 	x, t, most := e.idx.Room(s), e.idx.Total(), unitsOf(e.cfg.HandleMost)
 	load := x.Load + n
 	if e.isRegion(heapAt(s)) {
-		load = t.Load + n
+		load, most = t.Load+n, min(most, load)
 	}
 	if e.trimsRepeatedly() {
 		load = trimHandleScale * max(load, x.Peak)

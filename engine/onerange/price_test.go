@@ -88,7 +88,7 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 }
 
 // TestHandlesOfRegions: what a region lends serves everything else, so its handles are as large as
-// if all that is live were in it, and whole.
+// if all that is live were in it, and whole. Small regions are not larger for that.
 func TestHandlesOfRegions(t *testing.T) {
 	b := newBuilder(t)
 	for range 120 {
@@ -97,6 +97,10 @@ func TestHandlesOfRegions(t *testing.T) {
 	b.allocIn(44*mem.MiB, 0, engine.FirstRegion)
 	if len(b.made) != 2 || b.made[0] != 32*mem.MiB || b.made[1] != 32*mem.MiB {
 		t.Errorf("beside 15 GiB a region begins with handles of %v", b.made)
+	}
+	b.allocIn(10*mem.MiB, 0, engine.FirstRegion+1)
+	if len(b.made) != 2 || b.made[0] != 8*mem.MiB || b.made[1] != 8*mem.MiB {
+		t.Errorf("a small region begins with handles of %v", b.made)
 	}
 	b.allocIn(44*mem.MiB, 0, 3)
 	if len(b.made) < 2 || b.made[0] != mem.HandleSize {
