@@ -94,8 +94,8 @@ func Open(dev device.Device, h host.Host, opts Options) (*Device, error) {
 	d.streams = stream.NewTable(stream.Env{Lock: h, Cursors: h, System: d.system, Base: p.Base,
 		Small: p.Small})
 	d.pool = d.system.Spawn(p)
-	d.life.mover = mover.New(mover.Env{Clock: opts.Clock, Load: h.TakeLoad, Go: d.life.background.Go,
-		OnPool: func(do func(*pool.Pool) error) error { return d.onPool(do, nothing) }})
+	d.life.mover = mover.New(mover.Env{Clock: opts.Clock, Load: h.TakeLoad,
+		Go: d.life.background.Go, OnPool: func(do func(*pool.Pool) error) error { return d.onPool(do, nothing) }})
 	d.supervisor = d.system.Spawn(&supervisor{d: d})
 	if opts.GMLake == nil {
 		d.startPlanner()
