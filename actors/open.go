@@ -95,7 +95,8 @@ func Open(dev device.Device, h host.Host, opts Options) (*Device, error) {
 		Small: p.Small})
 	d.pool = d.system.Spawn(p)
 	d.life.mover = mover.New(mover.Env{Clock: opts.Clock, Load: h.TakeLoad,
-		Go: d.life.background.Go, OnPool: func(do func(*pool.Pool) error) error { return d.onPool(do, nothing) }})
+		Go:     d.life.background.Go,
+		OnPool: func(do func(*pool.Pool) error) error { return d.onPool(do, nothing) }})
 	d.supervisor = d.system.Spawn(&supervisor{d: d})
 	if opts.GMLake == nil {
 		d.startPlanner()
