@@ -107,8 +107,8 @@ func TestLendingStepsArePlanned(t *testing.T) {
 	}
 }
 
-// TestStatesOfALargeModelMoveInFewHandles: a region that is made when much is live has handles like
-// everything else, so that memory changes hands as it is: hardly any is made in a step.
+// TestStatesOfALargeModelMoveInFewHandles: a region that is made when much is live has handles as
+// large as all others, so they are lent as they are: hardly any is made in a step.
 func TestStatesOfALargeModelMoveInFewHandles(t *testing.T) {
 	k := newDecoder(t, 20*mem.GiB-100*mem.MiB, 0)
 	k.use() // these states stay

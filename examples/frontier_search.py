@@ -12,9 +12,10 @@ of them runs out of memory, the way does not fit.
 
 Small micro-batches may be bound by the host, whose speed on a shared machine varies by a half: what
 such a run took says nothing of its allocator, and little of other hosts. Their kernels are profiled
-once, and the speed is what they alone reach, as on a fast host, with what this allocator's driver
-calls and waits took on top. Without a profile the fastest quarter
-of the steps of all allocators stands for the kernels of micro-batches of one sequence.
+once. The speed is what the kernels alone reach, as on a fast host, with what this allocator's
+driver calls and waits took on top, or the run's own if that is higher. Without a profile the
+fastest quarter of the steps of all allocators stands for the kernels of micro-batches of one
+sequence.
 
 Ways that offload are tried by an estimate: the time without a limit, and that of what is short on
 the link, half of it hidden. The estimate decides what is tried, never what is shown.

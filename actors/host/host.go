@@ -44,7 +44,7 @@ type Program interface {
 	Begin(base mem.Addr, window, small mem.Bytes)
 	// Index makes the index of the device's blocks.
 	Index() index.Index
-	// TakeLoad returns the rounded bytes of live blocks, and the most since it was called last.
+	// TakeLoad returns the rounded bytes of live blocks, and their peak since the last call.
 	// Locked.
 	TakeLoad() (now, most mem.Bytes)
 	// Captures returns how many private pools are being allocated to by threads that may capture a

@@ -28,7 +28,7 @@ import (
 // Env is what the mover needs of the device.
 type Env struct {
 	Clock pool.Clock
-	// Load returns what is live, and the most since it was called last. The pool is locked.
+	// Load returns what is live, and its peak since the last call. The pool is locked.
 	Load func() (now, most mem.Bytes)
 	// OnPool runs a function on the pool.
 	OnPool func(func(*pool.Pool) error) error
@@ -94,7 +94,7 @@ func (m *Mover) Closed(n, logged uint64) {
 	r.now = run{}
 	if !m.running && !m.stop {
 		m.running = true
-		_, _ = m.Load() // what was before does not count
+		_, _ = m.Load() // an earlier peak does not count
 		m.Go(m.run)
 	}
 }
@@ -141,7 +141,7 @@ func (m *Mover) look() (next time.Duration) {
 	return next
 }
 
-// lookAt records the load, the most since the last check, and fetches a part of one region if it is
+// lookAt records the load's peak since the last check, and fetches a part of one region if it is
 // time.
 func (m *Mover) lookAt(p *pool.Pool, now time.Duration, load, high mem.Bytes) time.Duration {
 	next, any := idle, false

@@ -72,7 +72,7 @@ struct stalloc_stream {
 struct stalloc_counts {
 	struct stalloc_meters now;
 	int64_t peak[STALLOC_METERS]; /* of all pools, without another allocator's memory */
-	int64_t highest; /* of allocated bytes since host.TakeLoad */
+	int64_t highest; /* allocated bytes since the last host.TakeLoad */
 	int64_t peak_active; /* with freed blocks that other streams still use */
 	_Atomic bool stale;  /* the meters' peaks wait for stalloc_set_other */
 };

@@ -42,7 +42,7 @@ def speeds(rows: list[frontier_table.Row], column: str) -> tuple[list[int], list
 
 
 def gains(rows: list[frontier_table.Row], column: str) -> list[tuple[int, float | None]]:
-    """By place, in percent; None: it trains where no peer does."""
+    """By place, in percent; None: it trains where no peer does. Lower bounds are left out."""
     known = [
         (at, None if best.least else row.gain(column), row.peer() == 0)
         for at, row in enumerate(rows)

@@ -16,9 +16,10 @@ import (
 //     each handle holds some, and is broken as long as one of them lives.
 //   - The shortfall of a request is rounded up to a Config.GrowPart-th of a handle. Unrounded,
 //     there would be many small handles, with driver calls for each; what is made beyond the
-//     shortfall is held for good. A region that the program names moves handle by handle, and its
-//     memory serves everything else meanwhile: it grows by whole handles, as large as if all that
-//     is live were in it, but no larger than what is in it.
+//     shortfall is held for good.
+//   - A region that the program names moves handle by handle, and lends its memory to everything
+//     else. So it grows by whole handles, whose size follows all that is live, not the region
+//     alone. None is larger than the region.
 //   - A block that is requested again a little larger, as by a cache that grows, costs driver time
 //     only for what it has grown by. If the view of a block that has just ended would serve at less
 //     than a regrowShare-th of a new view's cost, were its work done and a page more free, the new

@@ -87,8 +87,8 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 	}
 }
 
-// TestHandlesOfRegions: what a region lends serves everything else, so its handles are as large as
-// if all that is live were in it, and whole. Small regions are not larger for that.
+// TestHandlesOfRegions: what a region lends serves everything else, so it grows by whole handles,
+// whose size follows all that is live. None is larger than the region.
 func TestHandlesOfRegions(t *testing.T) {
 	b := newBuilder(t)
 	for range 120 {

@@ -30,8 +30,8 @@ ALLOCATORS = ("native", "stalloc")
 STATES = ("passed", "failed", "crashed", "timed out", "skipped", "not run")
 RUN = ["-m", "stalloc.run", "--strict", "--no-summary", "--conf", "route:adapter"]
 START_LIMIT = 300  # seconds for importing torch and the tests
-# Else each process has a pool of others that compile, looks for a TPU, and compiles for a minute to
-# see which instructions the CPU has.
+# Without these, each process starts others that compile, looks for a TPU, and compiles for a minute
+# to see which instructions the CPU has.
 WITHOUT_WAITS = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "TORCHINDUCTOR_VEC_ISA_OK": "1",
