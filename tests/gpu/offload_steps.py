@@ -207,6 +207,7 @@ def figures(options, row):
         "step, ms": round(1e3 * statistics.median(took), 1),
         "least, ms": round(1e3 * min(took), 1), "most, ms": round(1e3 * max(took), 1),
         "held, GiB": round(row["held"], 2), "host, us": round(statistics.median(hosts), 1),
+        "each, ms": [round(1e3 * one, 1) for one in took], "hosts, us": [round(x) for x in hosts],
         "last loss": round(row["losses"][-1], 6), "device": row["device"], "torch": row["torch"],
     }  # fmt: skip
 
