@@ -47,6 +47,7 @@ type request struct {
 	heap  uint32
 	arena uint32
 
+	unrounded     bool // the driver gave less than the shortfall rounded up
 	createFailed  bool // the driver gave no new memory
 	triedUnmapped bool // and unmapped handles were tried instead
 	viewFailed    bool // no view could be made
@@ -65,7 +66,8 @@ type batch struct {
 	synced  bool // the device was waited for
 	void    int
 	at      unit
-	creates int // of the picks, the last ones are made
+	creates int  // of the picks, the last ones are made
+	rounded bool // they are more than the shortfall
 	view    uint32
 	offset  unit // of the block in the view
 }

@@ -56,6 +56,10 @@ func (e *Engine) grow(v int, missing unit, out []engine.Op) ([]engine.Op, bool) 
 		size := e.handleSize(a.arena, a.n)
 		sum := growth(missing, size, e.growPart(a.heap), e.heldBefore(a.arena),
 			min(room, e.limit-e.held))
+		if a.unrounded {
+			sum = pagesOf(missing)
+		}
+		a.rounded = sum > pagesOf(missing)
 		if sum > room || e.held+sum > e.limit {
 			e.unmapped = append(e.unmapped, e.picks...)
 			a.reason = engine.RefusedLimit
@@ -117,7 +121,11 @@ func (e *Engine) grown(done int) {
 		e.addHandles()
 		return
 	}
-	a.createFailed = true
+	if made < a.creates && a.rounded {
+		a.unrounded = true // the driver may have as much
+	} else {
+		a.createFailed = true
+	}
 	mapped := min(max(done-a.creates, 0), len(e.picks))
 	e.unmapped = append(e.unmapped, e.picks[mapped:min(old+made, len(e.picks))]...)
 	e.picks = e.picks[:mapped]

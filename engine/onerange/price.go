@@ -114,8 +114,8 @@ func (e *Engine) growPart(heap uint32) unit {
 }
 
 // growth returns how much to make for a shortfall, in handles of a size: whole ones, if that is not
-// more than was held before, or else parts of one. Where that is more than the room, the shortfall
-// is rounded up to the next page alone.
+// more than was held before, or else parts of one. Where that is more than the room, or than the
+// driver had (request.unrounded), the shortfall is rounded up to the next page alone.
 func growth(missing, size, part, before, room unit) unit {
 	if up := roundUp(missing, size); up <= min(before, room) {
 		return up
