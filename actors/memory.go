@@ -100,7 +100,7 @@ func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 	begin := func(p *pool.Pool) error {
 		err := p.BeginAwake(region, stream)
 		if err == nil {
-			d.life.mover.Opened(region)
+			d.life.mover.Opened(region, p.Logged())
 		}
 		return err
 	}

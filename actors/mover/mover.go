@@ -22,7 +22,6 @@ import (
 
 	"stalloc/actors/pool"
 	"stalloc/internal/mem"
-	"stalloc/plan/residency"
 )
 
 // Env is what the mover needs of the device.
@@ -58,13 +57,6 @@ type region struct {
 	opened uint64        // the number of its last opening
 }
 
-// run is what the program did while a region was closed.
-type run struct {
-	load []residency.Load
-	done []uint64 // requests and frees until each of load
-	peak mem.Bytes
-}
-
 const (
 	// Time between two checks: while a region leaves or soon comes back; while it comes back; and
 	// else. Each check takes the pool's lock from the program, which has to take it again.
@@ -74,9 +66,6 @@ const (
 	// atOnce is how much comes back at a time: the program's requests wait meanwhile.
 	atOnce  = 64 * mem.MiB
 	history = 2 // times that a region was closed
-	// linkRate is that of fourth-generation PCIe, in bytes a second. On a faster link the memory is
-	// taken earlier than needed.
-	linkRate = 20e9
 )
 
 // New makes a mover. Its thread starts when the first region is closed.
@@ -84,30 +73,33 @@ func New(env Env) *Mover { return &Mover{Env: env, regions: map[uint64]*region{}
 
 // Closed says that a region was closed, after so many requests and frees of the program.
 func (m *Mover) Closed(n, logged uint64) {
+	now := m.Clock.Now()
+	load := m.note(now, logged)
 	r := m.regions[n]
 	if r == nil {
 		r = &region{}
 		m.regions[n] = r
 	}
 	r.closed, r.moves = true, false
-	r.since, r.start = m.Clock.Now(), logged
+	r.since, r.start = now, logged
 	r.now = run{}
+	r.note(now, load, load, logged)
 	if !m.running && !m.stop {
 		m.running = true
-		_, _ = m.Load() // an earlier peak does not count
 		m.Go(m.run)
 	}
 }
 
-// Opened says that a region was opened.
-func (m *Mover) Opened(n uint64) {
+// Opened says that a region was opened, after so many requests and frees of the program.
+func (m *Mover) Opened(n, logged uint64) {
 	r := m.regions[n]
 	if r == nil || !r.closed {
 		return
 	}
+	m.note(m.Clock.Now(), logged)
 	m.opened++
 	r.closed, r.rest, r.opened = false, 0, m.opened
-	if r.moves {
+	if r.now.end = logged - r.start; r.moves {
 		r.before = append(r.before, r.now)
 	}
 	r.now = run{}
@@ -132,8 +124,7 @@ func (m *Mover) run() {
 func (m *Mover) look() (next time.Duration) {
 	_ = m.OnPool(func(p *pool.Pool) error {
 		if !m.stop {
-			load, high := m.Load()
-			next = m.lookAt(p, m.Clock.Now(), load, high)
+			next = m.lookAt(p, m.note(m.Clock.Now(), p.Logged()))
 		}
 		m.running = next > 0
 		return nil
@@ -141,9 +132,19 @@ func (m *Mover) look() (next time.Duration) {
 	return next
 }
 
-// lookAt records the load's peak since the last check, and fetches a part of one region if it is
-// time.
-func (m *Mover) lookAt(p *pool.Pool, now time.Duration, load, high mem.Bytes) time.Duration {
+// note looks at the load, for each closed region, and returns it.
+func (m *Mover) note(now time.Duration, logged uint64) mem.Bytes {
+	load, high := m.Load()
+	for _, r := range m.regions {
+		if r.closed {
+			r.note(now, load, high, logged)
+		}
+	}
+	return load
+}
+
+// lookAt fetches a part of one region if it is time, at a load.
+func (m *Mover) lookAt(p *pool.Pool, load mem.Bytes) time.Duration {
 	next, any := idle, false
 	leaving, kept := p.Settle(), mem.Bytes(0)
 	for _, n := range m.expected() {
@@ -152,7 +153,6 @@ func (m *Mover) lookAt(p *pool.Pool, now time.Duration, load, high mem.Bytes) ti
 		if !closed {
 			continue
 		}
-		r.note(now, high, p.Logged())
 		r.moves = r.moves || c.Leaving > 0 || c.Away > 0
 		any = any || r.moves
 		switch most := p.MostHeld(); {
@@ -184,16 +184,6 @@ func (m *Mover) expected() (closed []uint64) {
 	return closed
 }
 
-// note records the load after so many requests and frees.
-func (r *region) note(now time.Duration, load mem.Bytes, logged uint64) {
-	r.now.peak = max(r.now.peak, load)
-	if k := len(r.now.load); k == 0 || r.now.load[k-1].Bytes != load {
-		at := residency.Nanos(now - r.since)
-		r.now.load = append(r.now.load, residency.Load{From: at, Bytes: load})
-		r.now.done = append(r.now.done, logged-r.start)
-	}
-}
-
 // comesBack fetches a part of a region if it is time, where load and the region may have so much,
 // and returns the time until the next check.
 func (r *region) comesBack(
@@ -215,27 +205,4 @@ func (r *region) comesBack(
 		next = soon
 	}
 	return next
-}
-
-// begin returns after how many requests and frees size bytes may begin to come back: the latest
-// that any run allows, and a run's end if it never leaves room.
-func begin(runs []run, limit, size mem.Bytes) (done uint64) {
-	for _, x := range runs {
-		at, ok := residency.SafeStart(x.load, 0, limit, size, linkRate)
-		for i, n := range x.done {
-			if ok && x.load[i].From >= at || i == len(x.done)-1 {
-				done = max(done, n)
-				break
-			}
-		}
-	}
-	return done
-}
-
-// peak returns the most of the loads.
-func peak(runs []run) (most mem.Bytes) {
-	for _, x := range runs {
-		most = max(most, x.peak)
-	}
-	return most
 }

@@ -1,6 +1,8 @@
 package mover
 
 import (
+	"cmp"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +14,7 @@ import (
 
 // fall is a run whose load falls from high to low at the third of five looks.
 func fall(done ...uint64) run {
-	r := run{done: done}
+	r := run{done: done, end: done[len(done)-1]}
 	for i, load := range []mem.Bytes{8, 8, 2, 2, 1} {
 		r.load = append(r.load, residency.Load{From: residency.Nanos(i) * 1e9,
 			Bytes: load * mem.GiB})
@@ -51,11 +53,85 @@ func TestExpected(t *testing.T) {
 		m.Closed(n, 0)
 	}
 	for _, n := range []uint64{2, 3, 1} {
-		m.Opened(n)
+		m.Opened(n, 0)
 		m.Closed(n, 0)
 	}
-	m.Opened(3)
+	m.Opened(3, 0)
 	if got := m.expected(); !slices.Equal(got, []uint64{4, 2, 1}) {
 		t.Errorf("expected are %v", got)
+	}
+}
+
+// looked is a mover of a program whose load a test sets.
+type looked struct {
+	*Mover
+	now        time.Duration
+	load, most mem.Bytes
+}
+
+func newLooked() *looked {
+	l := &looked{}
+	l.Mover = New(Env{
+		Clock: pool.Clock{Now: func() time.Duration { return l.now }},
+		Load: func() (now, most mem.Bytes) {
+			most, l.most = l.most, l.load
+			return l.load, most
+		},
+		Go: func(func()) {},
+	})
+	return l
+}
+
+func (l *looked) set(load mem.Bytes) { l.load, l.most = load, max(l.most, load) }
+
+// TestShortRuns: of a region that is opened before the next check all is known: the most of the
+// load since it was closed, not before, and that this was over when it was opened.
+func TestShortRuns(t *testing.T) {
+	l := newLooked()
+	l.set(9)
+	l.set(1)
+	l.Closed(1, 100)
+	l.set(5)
+	l.set(2)
+	l.Closed(2, 110)
+	l.regions[1].moves, l.regions[2].moves = true, true
+	l.now += time.Millisecond
+	l.Opened(1, 130)
+	l.set(7)
+	l.Opened(2, 140)
+	for n, want := range map[uint64]run{
+		1: {peak: 5, end: 30, done: []uint64{0, 10},
+			load: []residency.Load{{Bytes: 5}, {Bytes: 2}}},
+		2: {peak: 7, end: 30, done: []uint64{0}, load: []residency.Load{{Bytes: 7}}},
+	} {
+		if got := l.regions[n].before; !reflect.DeepEqual(got, []run{want}) {
+			t.Errorf("region %d: %+v, want %+v", n, got, want)
+		}
+	}
+}
+
+// TestLongRuns: what is known of a region that is away for hours takes no more memory than minutes
+// do, and what is known of the peak stays.
+func TestLongRuns(t *testing.T) {
+	l := newLooked()
+	l.Closed(1, 0)
+	r := l.regions[1]
+	for n := range 10 * looks {
+		l.now += idle
+		l.set(mem.Bytes(n%3+1) * mem.GiB)
+		if n == 5*looks {
+			l.set(9 * mem.GiB)
+		}
+		l.note(l.now, uint64(n))
+	}
+	if len(r.now.load) > looks || len(r.now.done) != len(r.now.load) {
+		t.Errorf("%d loads and %d counts are kept", len(r.now.load), len(r.now.done))
+	}
+	before := func(a, b residency.Load) int { return cmp.Compare(a.From, b.From) }
+	if !slices.IsSortedFunc(r.now.load, before) || !slices.IsSorted(r.now.done) {
+		t.Error("they are not in order")
+	}
+	if got := begin([]run{r.now}, 8*mem.GiB, mem.GiB); got <= 5*looks || got > 6*looks {
+		t.Errorf("it begins after %d, and the peak is at %d", got, 5*looks)
 	}
 }
