@@ -199,12 +199,13 @@ func (r *Region) forgetBatches() {
 	r.out = nil
 }
 
-// Follow makes a stream wait for the copies back.
+// Follow makes a stream wait for the copies back, and the last use: what was freed while the region
+// was closed may still be in use on the stream that closed it.
 func (r *Region) Follow(stream mem.StreamID) error {
 	if err := r.arrive(); err != nil {
 		return err
 	}
-	return r.link.order(stream, r.arrived)
+	return r.behind(stream)
 }
 
 // Drop gives the backup up: the contents of what is away are lost.

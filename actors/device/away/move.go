@@ -175,15 +175,15 @@ func (r *Region) arrive() error {
 	return nil
 }
 
-// Arrived reports whether the copies back have passed, and of a closed region the last use. Where
+// Arrived reports whether the copies back have passed, and the last use. Where
 // the driver cannot tell, the event is gone. The copies get another one. The last use cannot, for
 // its stream may be gone, too: what comes behind it waits for the device (behind).
 func (r *Region) Arrived() (bool, error) {
-	if err := r.arrive(); err != nil || r.lost && !r.open {
+	if err := r.arrive(); err != nil || r.lost {
 		return false, err
 	}
 	for _, f := range []*driver.Fence{&r.arrived, &r.used} {
-		if *f == 0 || r.open && f == &r.used {
+		if *f == 0 {
 			continue
 		}
 		passed, err := r.link.dev.Done(*f)
