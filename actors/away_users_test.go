@@ -2,10 +2,12 @@ package actors
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"stalloc/actors/pool"
 	"stalloc/cuda/sim"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
@@ -41,6 +43,45 @@ func TestLateFreesStay(t *testing.T) {
 		if err := errors.Join(gpu.Violations()...); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// awaiting is a device that notes which streams wait for events.
+type awaiting struct {
+	*sim.Device
+	streams []mem.StreamID
+}
+
+func (d *awaiting) Await(on mem.StreamID, f driver.Fence) error {
+	d.streams = append(d.streams, on)
+	return d.Device.Await(on, f)
+}
+
+// TestNewBlocksWaitForTheLastUse: a block is freed while its region is closed, and the stream that
+// closed it is still at work there. Whoever gets its bytes comes behind that.
+func TestNewBlocksWaitForTheLastUse(t *testing.T) {
+	const unit, closer, opener = 16 * mem.MiB, 5, 6
+	gpu := sim.New(sim.Config{Capacity: 8 * unit, Manual: true})
+	dev := &awaiting{Device: gpu}
+	k := newAwayKitOn(t, gpu, dev, unit)
+	freed := k.states[1]
+	err := errors.Join(gpu.Use(closer, freed, unit), k.EndAwake(k.region, closer, pool.Closing{}))
+	k.release(freed)
+	k.states = append(k.states[:1], k.states[2:]...)
+	err = errors.Join(err, k.BeginAwake(k.region, opener))
+	dev.streams = nil
+	for _, waits := range []bool{true, false} {
+		at, failed := k.MallocIn(0, k.region, unit)
+		if err = errors.Join(err, failed); err != nil {
+			t.Fatal(err)
+		}
+		if waits != slices.Contains(dev.streams, 0) || waits && at != freed {
+			t.Errorf("it lies at %#x, %v wait; %#x is still in use: %t", at, dev.streams, freed,
+				waits)
+		}
+		k.release(at)
+		gpu.Finish(closer)
+		dev.streams = nil
 	}
 }
 
