@@ -37,6 +37,8 @@ static void set_conf(uint64_t dice, const struct life *l)
 	int n = snprintf(conf, sizeof conf, "%.*s%s", (int)(engine - from), from,
 			 l->engine ? engine : ",engine:/nonexistent/engine.so");
 #define ADD(...) n += snprintf(conf + n, sizeof conf - (size_t)n, __VA_ARGS__)
+	/* Large handles, as of a large program. */
+	if (dice % 4 == 0) ADD(",handle_part:16");
 	static const char *const plans[] = {"always", "always", "always", "on", "on", "off"};
 	ADD(",plan:%s", plans[kit_below(&dice, 6)]);
 	if (one_in(&dice, 8)) ADD(",stitch:off");
