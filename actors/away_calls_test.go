@@ -114,13 +114,7 @@ func TestStepsSettle(t *testing.T) {
 		k := newAwayKit(t)
 		for step := range 12 {
 			before := k.gpu.Stats()
-			k.use()
-			k.end(true)
-			var live []mem.Addr
-			for range 7 {
-				live = append(live, k.ask(128*mem.MiB))
-			}
-			k.release(live...)
+			k.step(7)
 			k.gpu.Finish(0)
 			after := k.gpu.Stats()
 			made, back := after.Create-before.Create, after.Release-before.Release
@@ -141,13 +135,7 @@ func TestWhatRestsIsMadeAgain(t *testing.T) {
 	k := newAwayKitOn(t, gpu, gpu, 512*mem.MiB)
 	var early, s Stats
 	for i := range 12 {
-		k.use()
-		k.end(true)
-		var live []mem.Addr
-		for range 14 {
-			live = append(live, k.ask(512*mem.MiB))
-		}
-		k.release(live...)
+		k.step(14)
 		if s = k.Stats(); i == 3 {
 			early = s
 		}

@@ -105,6 +105,18 @@ func (k *awayKit) release(blocks ...mem.Addr) {
 	}
 }
 
+// step uses the states, and then needs so many blocks as large as theirs at once.
+func (k *awayKit) step(blocks int) {
+	k.t.Helper()
+	k.use()
+	k.end(true)
+	var live []mem.Addr
+	for range blocks {
+		live = append(live, k.ask(k.unit))
+	}
+	k.release(live...)
+}
+
 // closed fails unless requests of the region are refused.
 func (k *awayKit) closed() {
 	k.t.Helper()
@@ -249,9 +261,9 @@ func TestComesBackAhead(t *testing.T) {
 	})
 }
 
-// TestRequestTakesWhatLacks: a large request, most of which idle memory serves, makes no more leave
+// TestRequestTakesItsShortfall: a large request, most of which idle memory serves, makes no more leave
 // than it needs.
-func TestRequestTakesWhatLacks(t *testing.T) {
+func TestRequestTakesItsShortfall(t *testing.T) {
 	k := newAwayKit(t) // 512 MiB of 1 GiB
 	k.release(k.ask(384 * mem.MiB))
 	k.end(true)

@@ -1,11 +1,15 @@
 package actors
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
+	"stalloc/live/perfetto"
 )
 
 // phase has a stream hold n blocks of 64 MiB for as many pieces of work on it, and free them.
@@ -176,5 +180,31 @@ func TestStreamsOfOneRequest(t *testing.T) {
 	}
 	if s := b.pool(); s.Waits.Time > 0 || b.gpu.Stats().Sync > 0 {
 		t.Errorf("%v were waited, and %d times for the device", s.Waits.Time, b.gpu.Stats().Sync)
+	}
+}
+
+// TestWaitsAreTraced: how long a request waited for other streams is in the trace.
+func TestWaitsAreTraced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.json")
+	trace, err := perfetto.Create(path, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBehind(t, 0, busy{})
+	b.opts.Trace = trace
+	b.PersistentStream(0)
+	b.PersistentStream(side)
+	b.pass(time.Second)
+	for range 3 {
+		b.phase(0, 40)
+		b.phase(side, 40)
+		b.endStep()
+	}
+	if err := trace.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if want := `"a request waits for streams"`; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("no %s in\n%s", want, text)
 	}
 }

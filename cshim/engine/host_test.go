@@ -38,9 +38,9 @@ func TestShortPeaks(t *testing.T) {
 	}
 }
 
-// TestPlayingScheduleIsKept: C refers to what a cursor follows, which the collector does not see.
+// TestFollowedScheduleIsKept: C refers to what a cursor follows, which the collector does not see.
 // When it is replaced nobody does.
-func TestPlayingScheduleIsKept(t *testing.T) {
+func TestFollowedScheduleIsKept(t *testing.T) {
 	h := looseHost()
 	var gone atomic.Bool
 	r := h.Build([]schedule.Entry{schedule.Of(1, 8192)})

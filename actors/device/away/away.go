@@ -13,7 +13,7 @@
 // # Who waits
 //
 //	work that uses the region    on its stream, for the copies back and the last use (Open)
-//	work in a new block of it    on its stream, for the copies back (Follow)
+//	work in a new block of it    on its stream, for the copies back and the last use (Follow)
 //	a copy out                   on its stream, for the last use
 //	a request for its memory     on the host, for the event after the copy (Settle): mapping is not
 //	                             ordered by streams

@@ -175,9 +175,9 @@ func (r *Region) arrive() error {
 	return nil
 }
 
-// Arrived reports whether the copies back have passed, and the last use. Where
-// the driver cannot tell, the event is gone. The copies get another one. The last use cannot, for
-// its stream may be gone, too: what comes behind it waits for the device (behind).
+// Arrived reports whether the copies back have passed, and the last use. Where the driver cannot
+// tell, the event is gone. The copies get another one. The last use cannot, for its stream may be
+// gone, too: what comes behind it waits for the device (behind).
 func (r *Region) Arrived() (bool, error) {
 	if err := r.arrive(); err != nil || r.lost {
 		return false, err
