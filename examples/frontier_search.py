@@ -102,14 +102,15 @@ class Search:
         ways = sorted(fits, key=lambda pair: -pair[0])
         ways += sorted(self.offloads(size), key=lambda pair: -pair[0]) if lends else []
         for estimate, way in ways:
-            if tried == self.bench.args.tries or found and estimate <= found.rate:
+            enough = way.offload and tried == self.bench.args.tries
+            if enough or found and estimate <= found.rate:
                 continue
             try:
                 found = self._faster(found, allocator, way, size)
                 tried += bool(way.offload)
             except LookupError as error:
                 missing = missing or error
-        if missing is None or lends and tried == self.bench.args.tries:
+        if missing is None:
             return found
         if not found or not self.bench.limited(allocator, size):
             raise missing
