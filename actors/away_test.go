@@ -261,8 +261,8 @@ func TestComesBackAhead(t *testing.T) {
 	})
 }
 
-// TestRequestTakesItsShortfall: a large request, most of which idle memory serves, makes no more leave
-// than it needs.
+// TestRequestTakesItsShortfall: a large request, most of which idle memory serves, makes no more
+// leave than it needs.
 func TestRequestTakesItsShortfall(t *testing.T) {
 	k := newAwayKit(t) // 512 MiB of 1 GiB
 	k.release(k.ask(384 * mem.MiB))
