@@ -79,6 +79,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	if !m.IsOpen() {
 		start, out := time.Now(), m.Away
 		m.need.Note(m.wanted, p.MostHeld())
+		m.Stay()
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
 				return fmt.Errorf("it stays away: %w", err)

@@ -39,12 +39,34 @@ func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
 		}
 		leaving = leaving || m.Copying()
 	}
+	p.copyNext()
 	if slept > 0 {
 		p.time += time.Since(start)
 		p.applyLimit()
 		p.traced(start, "region: left", "bytes", int64(slept))
 	}
 	return slept, leaving
+}
+
+// copyNext begins to copy out what leaves next, unless a copy is under way. It does not while a
+// stream may be captured.
+func (p *Pool) copyNext() {
+	r := p.link.Turn()
+	if r == nil || p.Host.Captures() > 0 {
+		return
+	}
+	for _, m := range p.moved {
+		if m.Region == r {
+			p.refresh(m)
+		}
+	}
+	if err := p.link.Next(); err != nil {
+		p.cannotLeave(err)
+	}
+}
+
+func (p *Pool) cannotLeave(err error) {
+	p.warnOnce("memory of a region cannot leave for the host, or not all that should", err)
 }
 
 // settle puts to sleep what of a region has been copied out. Its memory is kept for others.
@@ -106,6 +128,9 @@ func (p *Pool) awaitOut(except *moved, need mem.Bytes) (sum mem.Bytes) {
 		slept, leaving := p.settleAll(except)
 		if sum += slept; !leaving {
 			break
+		}
+		if slept == 0 && p.Host.Captures() > 0 && !p.link.UnderWay() {
+			break // what waits for its turn waits for the end of the capture, too
 		}
 		if slept == 0 {
 			p.aside(func() { p.Clock.Sleep(copyWait) })
@@ -174,8 +199,9 @@ const leastRoom = 128 * mem.MiB
 func (p *Pool) send(m *moved, n mem.Bytes) mem.Bytes {
 	sent, err := m.Send(n, p.busy(m.pool))
 	if err != nil {
-		p.warnOnce("memory of a region cannot leave for the host, or not all that should", err)
+		p.cannotLeave(err)
 	}
+	p.copyNext()
 	return sent
 }
 

@@ -14,7 +14,7 @@
 //
 //	work that uses the region    on its stream, for the copies back and the last use (Open)
 //	work in a new block of it    on its stream, for the copies back and the last use (Follow)
-//	a copy out                   on its stream, for the last use
+//	a copy out                   on its stream, for the last use; and its turn (Link)
 //	a request for its memory     on the host, for the event after the copy (Settle): mapping is not
 //	                             ordered by streams
 //	opening the region           on the host, for memory only: until streams have done their work on
@@ -47,8 +47,8 @@ type Region struct {
 	link    *Link
 	changed bool // since it was opened, as far as the program has said so
 	open    bool
-	parts   []*part // by address
-	out     []batch // being copied out, the oldest first
+	parts   []*part  // by address
+	out     []*batch // being copied out, or waiting for their turn, the oldest first
 	host    []*piece
 	// Events that the next copies wait for; 0: there is none.
 	used    driver.Fence // after the last use
@@ -175,10 +175,24 @@ func (r *Region) Open(stream mem.StreamID) error {
 	for _, p := range r.parts { // it stays after all
 		p.state = here
 	}
-	r.forgetBatches()
+	r.link.drop(r)
 	r.open = true
 	r.recount()
 	return nil
+}
+
+// Stay says that a closed region is opened soon: what waits for its turn to leave stays.
+func (r *Region) Stay() {
+	r.link.queue = slices.DeleteFunc(r.link.queue, func(b *batch) bool { return b.region == r })
+	r.out = slices.DeleteFunc(r.out, func(b *batch) bool {
+		for _, p := range b.parts {
+			if !b.begun {
+				p.state = here
+			}
+		}
+		return !b.begun
+	})
+	r.recount()
 }
 
 // behind makes a stream wait for the copies back and the last use.
@@ -192,13 +206,6 @@ func (r *Region) behind(stream mem.StreamID) error {
 	return r.link.order(stream, r.arrived, r.used)
 }
 
-func (r *Region) forgetBatches() {
-	for i := range r.out {
-		r.link.forget(&r.out[i].passed)
-	}
-	r.out = nil
-}
-
 // Follow makes a stream wait for the copies back, and the last use: what was freed while the region
 // was closed may still be in use on the stream that closed it.
 func (r *Region) Follow(stream mem.StreamID) error {
@@ -210,7 +217,7 @@ func (r *Region) Follow(stream mem.StreamID) error {
 
 // Drop gives the backup up: the contents of what is away are lost.
 func (r *Region) Drop() error {
-	r.forgetBatches()
+	r.link.drop(r)
 	r.link.forget(&r.used)
 	r.link.forget(&r.arrived)
 	return r.give(func(*piece) bool { return true })

@@ -13,12 +13,18 @@ import (
 )
 
 // Link is a device and its two copy streams, made with the first region.
+//
+// One batch is copied out at a time. The engine that copies to the host takes streams in the order
+// in which their copies were queued, so a copy that the program makes, such as a loss that it reads
+// behind its optimizer's step, waits for all that is queued here: for a GiB, 20 ms.
 type Link struct {
 	dev       *sleeper.Device
 	host      *backup.Store
 	move      device.Mover // nil: there are no streams yet
 	out, back mem.StreamID
 	stale     []driver.Fence // nobody waits for them any more
+	queue     []*batch       // that wait for their turn to be copied out, the oldest first
+	under     *batch         // that is copied out; nil: none
 }
 
 // NewLink returns a link without streams.
@@ -38,6 +44,36 @@ func (l *Link) open() (err error) {
 	}
 	l.move = move
 	return nil
+}
+
+// Turn returns the region whose batch is to be copied out now; nil: none waits, or another is under
+// way.
+func (l *Link) Turn() *Region {
+	if len(l.queue) == 0 || l.UnderWay() {
+		return nil
+	}
+	return l.queue[0].region
+}
+
+// Next begins to copy out the batch of the region whose turn it is, which knows its handles.
+func (l *Link) Next() error {
+	l.under, l.queue = l.queue[0], l.queue[1:]
+	return l.under.begin()
+}
+
+// UnderWay reports whether a batch is being copied out.
+func (l *Link) UnderWay() bool { return l.under != nil && !l.under.over() }
+
+// drop forgets a region's batches. A copy that is under way goes on.
+func (l *Link) drop(r *Region) {
+	r.Stay()
+	if l.under != nil && l.under.region == r {
+		l.under = nil
+	}
+	for _, b := range r.out {
+		l.forget(&b.passed)
+	}
+	r.out = nil
 }
 
 // Close gives the streams back, once their copies have passed. Later copies are the default
