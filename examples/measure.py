@@ -196,15 +196,19 @@ class Recorder:
             torch.cuda.synchronize(self.device)
 
     def _memory(self):
-        """The peaks since the last call, from the same functions under every allocator."""
+        """The peaks since the last call, from the same functions under every allocator, but for
+        what is away."""
         if not self._on_gpu:
             return {"peak_reserved": 0, "peak_allocated": 0, "peak_load": 0, "retries": 0}
         import torch
 
         stats = torch.cuda.memory_stats(self.device)
+        reserved = stats["reserved_bytes.all.peak"]
+        if self.stalloc:  # by PyTorch's, what lives is reserved, also while it is on the host
+            reserved = min(reserved, self.stalloc.stats(self.device).peak_reserved)
         torch.cuda.reset_peak_memory_stats(self.device)
         return {
-            "peak_reserved": stats["reserved_bytes.all.peak"],
+            "peak_reserved": reserved,
             "peak_allocated": stats["allocated_bytes.all.peak"],
             "peak_load": stats["requested_bytes.all.peak"],
             "retries": stats["num_alloc_retries"],

@@ -78,14 +78,16 @@ def run(device, *options, hits=(0, 90, 100)):
     """Three steps of different peaks after a set-up; the report."""
     record = recorder(device, *options)
     device.use(reserved=40, allocated=30, requested=20)
-    device.stats_now = Stats(hits=5, misses=2)
+    device.stats_now = Stats(hits=5, misses=2, peak_reserved=40)
     record.setup_done()
     total = 5
     for step, (peak, more) in enumerate(zip((1000, 800, 600), hits)):
         record.begin()
         total += more
         device.use(reserved=peak, allocated=peak - 50, requested=peak - 100)
-        device.stats_now = Stats(hits=total, misses=2 + step, plan_generation=step)
+        device.stats_now = Stats(
+            hits=total, misses=2 + step, plan_generation=step, peak_reserved=peak
+        )
         record.end(step, "train" if step < 2 else "train+eval", 0.5, 64)
     return record.report(checksum="00")
 
@@ -98,6 +100,15 @@ def test_peaks_are_per_step_and_the_summary_is_their_largest(device):
     assert summary["fragmentation"] == pytest.approx(0.1)
     assert summary["steady_reserved"] == 600
     assert report["setup"]["peak_reserved"] == 40 and report["setup"]["hits"] == 5
+
+
+def test_what_is_away_is_not_reserved(device):
+    """Though PyTorch's statistics count all that lives."""
+    record = recorder(device)
+    device.use(reserved=1000, allocated=1000, requested=950)
+    device.stats_now = Stats(peak_reserved=700)
+    record.setup_done()
+    assert record.report()["setup"]["peak_reserved"] == 700
 
 
 def test_hits_are_counted_per_step_and_phase(device):
