@@ -198,15 +198,23 @@ def measure(file, names, args, folder):
 
 
 def judge_again(file, results, args, folder):
-    """Runs each test that has failed once more, in a process of its own, beside no other."""
+    """Runs each test that has failed once more, in a process of its own, beside no other: first
+    those that say something else under the other allocator, while there is time."""
     bad = ("failed", "crashed", "timed out")
-    for allocator in ALLOCATORS:
-        for name in [n for n, (state, *_) in results[allocator].items() if state in bad]:
-            if time.monotonic() > args.deadline:
-                return  # the first verdict stands
-            alone = queue.SimpleQueue()
-            alone.put(name)
-            work(file, allocator, alone, results[allocator], args, folder)
+    failed = [(a, n) for a in ALLOCATORS for n, (state, *_) in results[a].items() if state in bad]
+    differ = differing(results)
+    for allocator, name in sorted(failed, key=lambda one: one[1] not in differ):
+        if time.monotonic() > args.deadline:
+            return  # the first verdict stands
+        alone = queue.SimpleQueue()
+        alone.put(name)
+        work(file, allocator, alone, results[allocator], args, folder)
+
+
+def differing(results):
+    """The tests that do not say the same under all allocators."""
+    native, ours = (results[allocator] for allocator in ALLOCATORS)
+    return {name for name in native if native[name][0] != ours[name][0]}
 
 
 def show(results):

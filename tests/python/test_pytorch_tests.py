@@ -92,7 +92,8 @@ def start(*arguments):
 
 def test_compares_test_by_test(checkout, tmp_path):
     file = tmp_path / "results.json"
-    done = start("--checkout", checkout, "--jobs", 2, "--timeout", 6, "--json", file)
+    how = ("--jobs", 2, "--timeout", 6, "--verbose")
+    done = start("--checkout", checkout, *how, "--json", file)
     assert done.returncode == 1 and "9 tests, 2 lost" in done.stdout, done
     for row in ("passed", "failed", "skipped", "crashed", "timed out"):
         assert f"| {row} " in done.stdout
@@ -115,6 +116,10 @@ def test_compares_test_by_test(checkout, tmp_path):
     assert states["native"]["test_crash"][1].startswith("SIGSEGV")
     assert states["stalloc"]["test_oom_hangs"][0] == "timed out"
     assert states["stalloc"]["test_behind_a_crash"][0] == "passed"
+    ran = [line.split()[-1].split(".")[1] for line in done.stdout.splitlines() if ", at " in line]
+    last = max(n for n, name in enumerate(ran) if name == "test_oom_hangs")
+    again = {"test_crash", "test_pool_left_over", "test_whatever_its_name"}
+    assert set(ran[last + 1 :]) == again  # what fails under both is judged again last
 
 
 def test_names_what_cannot_be_run(checkout, tmp_path):
