@@ -25,6 +25,7 @@ func (p *Pool) Settle() (leaving bool) {
 
 // settleAll does so for all regions but one, and returns how much now sleeps.
 func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
+	p.copyNext()        // first, since unmapping takes as long as copying
 	var start time.Time // each request comes here: the clock is read, and handles, if need be
 	for m := range p.lending(except) {
 		if m.Copied() {
@@ -39,7 +40,6 @@ func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
 		}
 		leaving = leaving || m.Copying()
 	}
-	p.copyNext()
 	if slept > 0 {
 		p.time += time.Since(start)
 		p.applyLimit()
