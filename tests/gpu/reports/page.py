@@ -66,7 +66,8 @@ def slow(cases, by):
     return [
         "These programs are short, so the time to create memory counts. stalloc takes at least a\n"
         f"second longer than each peer in {', '.join(found)}; the\n"
-        "best peer's time is in parentheses. Nine programs ran side by side.\n"
+        "best peer's time is in parentheses. Nine programs ran side by side,\n"
+        "and driver calls also wait for those of other programs on the host.\n"
     ]
 
 
