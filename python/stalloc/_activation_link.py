@@ -59,6 +59,11 @@ class Link:
         memory = self._torch.empty_like(source, device=self.device)
         return memory, self._copy("back", self._back, memory, source)
 
+    def release(self, memory: Any) -> None:
+        """Memory that is given up serves others once its copies have passed."""
+        for stream in (self._out, self._back):
+            memory.record_stream(stream)
+
     def passed(self, event: Any) -> bool:
         """Whether the device has passed the event."""
         return bool(event.query())

@@ -13,7 +13,7 @@ class Storages:
         self._torch, self._link = torch, link
         reductions = importlib.import_module(f"{torch.__name__}.multiprocessing.reductions")
         self.weak = reductions.StorageWeakRef
-        self._retired: list[Record] = []  # nobody needs them, but copies are under way
+        self._retired: list[Record] = []  # whose host memory copies under way still use
         self._empty: dict[Any, Any] = {}  # by dtype
         self.out = self.back = self.late = 0
 
@@ -84,15 +84,19 @@ class Storages:
         record.cycle.stalls.append((record.cycle.place, before, self._link.mark()))
 
     def retire(self, record: Record) -> None:
-        """Nobody needs it any more."""
-        if record.out is not None or record.back is not None:
-            self._retired.append(record)
-            return
+        """Nobody needs it any more. Perhaps nothing is saved after it, as after an exception."""
+        copying = record.out is not None or record.back is not None
+        if copying and record.flat is not None:
+            self._link.release(record.flat)
         record.flat = None
-        self._give(record)
+        if copying:
+            self._retired.append(record)
+        else:
+            self._give(record)
 
     def settle(self) -> None:
-        """Gives up what was retired while a copy was under way. Waits for it on the stream."""
+        """Gives the host memory up of what was retired while a copy was under way. The program's
+        stream waits for the copy."""
         while self._retired:
             record = self._retired.pop()
             for event in (record.out, record.back):

@@ -46,6 +46,10 @@ class Event:
     def __init__(self, device, host, out):
         self._device, self._host, self._out = StorageWeakRef(device.untyped_storage()), host, out
         self.asked, self.done = 0, False
+        self.kept = None  # memory that was released meanwhile
+
+    def copies(self, memory):
+        return self._device.cdata == memory.untyped_storage()._cdata
 
     def lost(self):
         return not self.done and self._device.expired()
@@ -59,6 +63,7 @@ class Event:
         with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad():
             device = torch.empty(0, dtype=torch.uint8).set_(storage)
             (self._host if self._out else device).copy_(device if self._out else self._host)
+        self.kept = None
 
 
 class SlowLink:
@@ -99,6 +104,11 @@ class SlowLink:
         memory = torch.empty_like(source)
         memory.fill_(255)  # NaN in every type
         return memory, self._event(memory, source, False)
+
+    def release(self, memory):
+        for event in self.events:
+            if not event.done and event.copies(memory):
+                event.kept = memory
 
     def passed(self, event):
         event.asked += 1

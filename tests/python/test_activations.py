@@ -92,6 +92,29 @@ def test_a_storage_moves_once_and_views_alias():
     assert (counts["out"], counts["back"]) == (4 * MIB, 2 * MIB)
 
 
+def test_an_exception_leaves_nothing():
+    """Though copies are under way, and nothing is saved after it."""
+    with offloading(2 * MIB, always=True, patience=99) as (offloader, hooks, meter):
+        x = torch.ones(1 << 19, requires_grad=True)
+        before = meter.look()
+        for _ in range(2):
+            with contextlib.suppress(MemoryError), hooks():
+                y = x
+                for _ in range(4):
+                    y = (y * 2).sin()
+                raise MemoryError
+            y = None
+            link = offloader._link
+            assert any(not event.done for event in link.events)
+            for event in link.events:
+                event.pass_by()  # as time goes by
+            assert meter.look() == before
+        pinned = link.host.pinned
+        with hooks():
+            (x * 2).sin().sum().backward()
+        assert link.host.pinned == pinned  # the same host memory serves again
+
+
 def test_what_is_compiled_stays():
     expected = programs.compiled(contextlib.nullcontext)
     offloader = Offloader(torch, SlowLink(Meter()), 12 * MIB)  # nothing is compiled under a mode
