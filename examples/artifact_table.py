@@ -49,7 +49,7 @@ def times(bench, differs):
         if any(each):
             cells = [span(found) for found in each]
             lines.append(f"| {row} | {max(map(len, each))} | {' | '.join(cells)} |")
-    return "\n".join(lines) if len(lines) > 2 else "No times."
+    return "\n".join(lines) if len(lines) > 2 else "Of these rows no times are known."
 
 
 def timed(runs, fake):
@@ -76,7 +76,7 @@ def falls(bench, wanted):
         each = [1 - (1 - ours) / (1 - native) for native, ours in both if native and ours]
         if each:
             fall = 100 * statistics.mean(each)
-            said.append(f"{name(allocator)} {fall:.1f} % ({len(each)} rows)")
+            said.append(f"{name(allocator)} {fall:.1f} % ({len(each)} row{'s' * (len(each) > 1)})")
     return ["", f"Fragmentation falls by, on average: {', '.join(said)}."] if said else []
 
 

@@ -181,4 +181,4 @@ def test_no_time_beside_fake_ranks_without_finite_numbers(gpu, tmp_path, capsys)
     options = ["--json", str(tmp_path / "a.jsonl"), "--parts", "rows", "--rows", "llama2-7b/N"]
     assert artifact.main(options, gpu, machine(1)) == 0
     said = capsys.readouterr().out
-    assert "| 80.0 | 90.9 | 87.0 | 94.3 | 99.0 | one rank" in said and "No times." in said
+    assert "| 80.0 | 90.9 | 87.0 | 94.3 | 99.0 | one rank" in said and "no times are known" in said
