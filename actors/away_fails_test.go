@@ -178,3 +178,49 @@ func (k *crowd) end() {
 	k.dev.Finish(0)
 	k.must(errors.Join(k.Check(), k.Close()))
 }
+
+// partly is a device that cannot copy out some of its memory.
+type partly struct {
+	*sim.Device
+	from, to mem.Addr
+}
+
+func (d *partly) CopyOut(to []byte, from mem.Addr, on mem.StreamID) error {
+	if from >= d.from && from < d.to {
+		return errFailing
+	}
+	return d.Device.CopyOut(to, from, on)
+}
+
+// TestAnotherRegionMakesRoom: where one cannot be copied, which is known when its turn has come,
+// another one leaves.
+func TestAnotherRegionMakesRoom(t *testing.T) {
+	const unit = 64 * mem.MiB
+	gpu := sim.New(sim.Config{Capacity: 8 * unit})
+	dev := &partly{Device: gpu}
+	k := newAwayKitOn(t, gpu, dev, unit)
+	number, err := region.Number("test: cannot leave")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		at, err := k.MallocIn(0, number, unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dev.from == 0 || at < dev.from {
+			dev.from = at
+		}
+		dev.to = max(dev.to, at+mem.Addr(unit))
+	}
+	k.end(true)
+	err = k.EndAwake(number, 0, pool.Closing{Changed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := k.Malloc(0, unit); err != nil {
+			t.Error(err)
+		}
+	}
+}

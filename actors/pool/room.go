@@ -83,7 +83,8 @@ func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
 }
 
 // makeRoom moves n bytes of closed regions out, of all but one, and waits for it. It returns false
-// if they have nothing to give.
+// if they have nothing to give. It tries as often as there are regions: that one could not leave is
+// known when its turn comes, and then others do.
 func (p *Pool) makeRoom(n mem.Bytes, except *moved) bool {
 	if p.Host.Captures() > 0 {
 		return false
@@ -91,27 +92,35 @@ func (p *Pool) makeRoom(n mem.Bytes, except *moved) bool {
 	need := mem.RoundUp(n, mem.HandleSize)
 	p.Log.Debug("regions make room", zap.Stringer("bytes", need))
 	slept, _ := p.settleAll(except)
-	_, leaving := p.out(except)
-	p.leave(need-slept-leaving, except != nil, except)
-	return slept+p.awaitOut(except, need-slept) > 0
+	for range p.moved {
+		_, leaving := p.out(except)
+		leaving += p.leave(need-slept-leaving, except != nil, except)
+		if slept += p.awaitOut(except, need-slept); slept > 0 || leaving == 0 {
+			break
+		}
+	}
+	return slept > 0
 }
 
 // leave begins to move n bytes of closed regions out, of all but one, and returns how much does.
 // What leaves without a copy comes first, and then the region that was closed last: it is used
 // again last. While a region is opened, others are about to be, and what is used soon stays: then
-// only that counts.
+// only that counts. One that could not leave, whatever the reason, comes after all others.
 func (p *Pool) leave(n mem.Bytes, opening bool, except *moved) (sent mem.Bytes) {
 	if n <= 0 {
 		return 0
 	}
-	copied := func(m *moved) int {
-		if !opening && m.Clean() {
-			return 0
+	rank := func(m *moved) int {
+		switch {
+		case m.Failed != nil:
+			return 2
+		case opening || !m.Clean():
+			return 1
 		}
-		return 1
+		return 0
 	}
 	for _, m := range slices.SortedFunc(p.lending(except), func(a, b *moved) int {
-		return cmp.Or(cmp.Compare(copied(a), copied(b)), cmp.Compare(b.closed, a.closed))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.closed, a.closed))
 	}) {
 		if sent < n {
 			p.refresh(m)

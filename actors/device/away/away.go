@@ -43,6 +43,7 @@ import (
 // Region is one region.
 type Region struct {
 	All, Away, Leaving mem.Bytes // how much it has, and how much of that is where
+	Failed             error     // why some stays that was to leave since it was closed; nil: none
 
 	link    *Link
 	changed bool // since it was opened, as far as the program has said so
@@ -102,7 +103,7 @@ func (r *Region) Close(stream mem.StreamID, changed bool) error {
 		return err
 	}
 	r.link.forget(&r.used)
-	r.used, r.lost, r.open = used, false, false
+	r.used, r.lost, r.open, r.Failed = used, false, false, nil
 	for _, p := range r.parts {
 		p.saved = p.saved && !r.changed
 	}
@@ -148,6 +149,14 @@ func (r *Region) Clean() bool { return slices.ContainsFunc(r.parts, (*part).clea
 
 // clean reports whether it can leave, and its backup has its contents.
 func (p *part) clean() bool { return p.saved && p.state == here }
+
+// fails notes why some stays that was to leave, unless it is nil, and returns it.
+func (r *Region) fails(err error) error {
+	if err != nil {
+		r.Failed = err
+	}
+	return err
+}
 
 // recount sums up what the parts have.
 func (r *Region) recount() {

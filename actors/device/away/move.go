@@ -73,7 +73,7 @@ func (b *batch) begin() error {
 		}
 	}
 	b.parts, b.begun = b.parts[:copied], true
-	return err
+	return r.fails(err)
 }
 
 // over reports whether the copies are over, or failed. It asks the driver.
@@ -119,12 +119,12 @@ func (r *Region) Settle() (slept mem.Bytes, err error) {
 			p.saved = p.saved && b.failed == nil
 		}
 		if b.failed != nil {
-			return slept, b.failed
+			return slept, r.fails(b.failed)
 		}
 		n, err := r.sleep(b.parts)
 		slept += n
 		if err != nil {
-			return slept, err
+			return slept, r.fails(err)
 		}
 	}
 	return slept, nil
