@@ -224,3 +224,15 @@ func TestAnotherRegionMakesRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseSaysWhy: with what the driver said.
+func TestPauseSaysWhy(t *testing.T) {
+	const unit = 64 * mem.MiB
+	gpu := sim.New(sim.Config{Capacity: 8 * unit})
+	dev := &partly{Device: gpu, to: 1 << 62}
+	k := newAwayKitOn(t, gpu, dev, unit)
+	k.end(true)
+	if err := k.Pause([]uint64{k.region}, true); !errors.Is(err, errFailing) {
+		t.Error(err)
+	}
+}

@@ -256,7 +256,8 @@ func (p *Pool) allAway(pools []uint64) error {
 		_, err := m.Send(m.All, nil) // the device was waited for
 		p.awaitOut(nil, math.MaxInt64)
 		if stays := m.All - m.Away; stays > 0 {
-			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", stays), err)
+			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", stays), err,
+				m.Failed)
 		}
 	}
 	return nil
