@@ -124,6 +124,23 @@ func TestFreedBeforeItsTurn(t *testing.T) {
 	}
 }
 
+// TestForgottenBeforeItsTurn: a region without memory is forgotten, and what waited of it.
+func TestForgottenBeforeItsTurn(t *testing.T) {
+	k := newLeaver(t, 1)
+	k.host.Unlock()
+	for _, at := range k.blocks[0] {
+		k.release(at)
+	}
+	k.host.Lock()
+	if err := k.Trim(0); err != nil {
+		t.Fatal(err)
+	}
+	k.gpu.Finish(copies)
+	if len(k.moved) > 0 || k.link.Turn() != nil {
+		t.Errorf("%d regions are known; one's turn has come: %t", len(k.moved), k.link.Turn() != nil)
+	}
+}
+
 // TestWhatIsOpenedSoonStays: a region that is to be opened no longer leaves, even if what is away
 // of it finds no room.
 func TestWhatIsOpenedSoonStays(t *testing.T) {
@@ -143,6 +160,9 @@ func TestWhatIsOpenedSoonStays(t *testing.T) {
 	}
 	for range 2 { // what was under way has left
 		k.copied(2*unit, "to be opened")
+	}
+	if k.Settle() {
+		t.Error("something leaves that stays")
 	}
 	k.host.Unlock()
 	k.release(most)
