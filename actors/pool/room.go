@@ -40,6 +40,8 @@ func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
 		}
 		leaving = leaving || m.Copying()
 	}
+	// During a capture nothing more begins.
+	leaving = leaving && (p.link.UnderWay() || p.Host.Captures() == 0)
 	if slept > 0 {
 		p.time += time.Since(start)
 		p.applyLimit()
@@ -137,9 +139,6 @@ func (p *Pool) awaitOut(except *moved, need mem.Bytes) (sum mem.Bytes) {
 		slept, leaving := p.settleAll(except)
 		if sum += slept; !leaving {
 			break
-		}
-		if slept == 0 && p.Host.Captures() > 0 && !p.link.UnderWay() {
-			break // what waits for its turn waits for the end of the capture, too
 		}
 		if slept == 0 {
 			p.aside(func() { p.Clock.Sleep(copyWait) })
