@@ -1,6 +1,8 @@
 package gmlake
 
 import (
+	"slices"
+
 	"stalloc/engine"
 	"stalloc/internal/mem"
 )
@@ -94,7 +96,8 @@ func (p *Pool) commit(done int) int32 {
 		return p.stitched(done)
 	case phaseScrap:
 		p.stats.Mapped -= p.act.mapped
-		p.strays = append(p.strays, stray{p.act.page, p.act.pages, p.act.mapped})
+		mapped := slices.Clone(p.picks[:p.act.mapped])
+		p.strays = append(p.strays, stray{p.act.page, p.act.pages, mapped})
 		if done > 0 {
 			p.collected(len(p.strays) - 1)
 		}

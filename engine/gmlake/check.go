@@ -179,6 +179,13 @@ func (p *Pool) checkHandles(c *counted) error {
 		}
 		c.handles[h] = true
 	}
+	for _, s := range p.strays {
+		for _, h := range s.handles {
+			if !c.handles[h] {
+				return fmt.Errorf("handle %d was released and is mapped at page %d", h, s.page)
+			}
+		}
+	}
 	for _, h := range p.numbers {
 		if c.handles[h] {
 			return fmt.Errorf("handle %d exists and its number is free", h)

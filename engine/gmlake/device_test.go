@@ -219,7 +219,7 @@ func (d *device) unmap(op engine.Op) error {
 
 func (d *device) release(op engine.Op) error {
 	for a, m := range d.mapped {
-		if m.handle == op.Handle && m.live+m.freed > 0 { // never used: its unmap failed
+		if m.handle == op.Handle { // whose memory the driver would keep
 			return fmt.Errorf("release of handle %d, mapped at %x", op.Handle, a)
 		}
 	}

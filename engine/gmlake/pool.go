@@ -58,10 +58,11 @@ type late struct {
 	waiting   []int32 // pending blocks
 }
 
-// stray is what a failed batch has mapped: the first of so many pages.
+// stray is what a failed batch has mapped: handles at the first of so many pages.
 type stray struct {
-	page          uint32
-	pages, mapped int
+	page    uint32
+	pages   int
+	handles []engine.Index
 }
 
 // heap is what one stream has in one pool of graphs, or in the default pool.

@@ -91,7 +91,7 @@ func (p *Pool) drop(out []engine.Op) []engine.Op {
 	}
 	for _, s := range p.strays {
 		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: p.addr(s.page),
-			Size: mem.Bytes(s.mapped) * pageSize})
+			Size: mem.Bytes(len(s.handles)) * pageSize})
 	}
 	if len(p.victims)+len(p.strays) == 0 {
 		return p.unmap(out)
@@ -197,12 +197,20 @@ func (p *Pool) gone(done int) {
 	}
 }
 
-// release returns the unmapped handles.
+// release returns the unmapped handles, but for those of strays: the driver would keep the memory
+// of what is mapped.
 func (p *Pool) release(out []engine.Op) []engine.Op {
-	if len(p.unmapped) == 0 {
+	stray := func(h engine.Index) bool {
+		return slices.ContainsFunc(p.strays,
+			func(s stray) bool { return slices.Contains(s.handles, h) })
+	}
+	stay := slices.DeleteFunc(slices.Clone(p.unmapped),
+		func(h engine.Index) bool { return !stray(h) })
+	p.unmapped = append(slices.DeleteFunc(p.unmapped, stray), stay...)
+	if len(p.unmapped) == len(stay) {
 		return p.try(out)
 	}
-	for _, h := range p.unmapped {
+	for _, h := range p.unmapped[:len(p.unmapped)-len(stay)] {
 		out = append(out, engine.Op{Kind: engine.OpRelease, Handle: h})
 	}
 	return p.await(phaseRelease, out)
