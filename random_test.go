@@ -159,11 +159,11 @@ func TestThreads(t *testing.T) {
 			workers[i] = w
 		}
 		// A plan made beside the steps is there when it is there.
-		patience := time.Now().Add(time.Minute)
+		deadline := time.Now().Add(time.Minute)
 		calm := 5
 		for n := 0; n < calm+8; n++ {
 			if n == calm-1 && planning == stalloc.PlanBeside && a.Stats().Hits == 0 &&
-				time.Now().Before(patience) {
+				time.Now().Before(deadline) {
 				calm++
 				time.Sleep(50 * time.Millisecond) // two cores are few for both
 			}

@@ -161,7 +161,7 @@ func TestWindows(t *testing.T) {
 }
 
 // TestOutOfMemoryIsNoEmptyCache: a request that is refused, step after step, gives back what it
-// took in vain. The program has not asked for that, and memory is short: handles stay as fine as
+// took. The program has not asked for that, and memory is short: handles stay as fine as
 // they were.
 func TestOutOfMemoryIsNoEmptyCache(t *testing.T) {
 	k := newKit(t, Options{})

@@ -116,7 +116,7 @@ def parse_arguments(argv=None):
         help="of which those after the third count",
     )  # fmt: skip
     parser.add_argument("--shape", type=int, nargs=3, default=[2048, 5504, 32000])
-    parser.add_argument("--patience", type=float, default=150, help="seconds of a trial")
+    parser.add_argument("--timeout", type=float, default=150, help="seconds of a trial")
     parser.add_argument("--most", type=int, default=400, help="layers")
     parser.add_argument("--no-compare", action="store_true", help="leave the losses' check out")
     return parser.parse_args(argv)

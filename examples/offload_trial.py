@@ -119,7 +119,7 @@ class Trials:
 
     def __init__(self, options):
         self.options, self.kept, self.rows = options, {}, []
-        self.alone = offload_states.Alone(__file__, options.budget, options.patience)
+        self.alone = offload_states.Alone(__file__, options.budget, options.timeout)
         lines = options.json.read_text().splitlines() if options.json.exists() else []
         for line in lines:
             with contextlib.suppress(ValueError):  # a line that was cut off

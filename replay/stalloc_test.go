@@ -65,7 +65,7 @@ func TestUsedByAStreamAndFreedLate(t *testing.T) {
 	}
 }
 
-// TestUnwatched: whether anybody watches changes nothing but the time it takes.
+// TestUnwatched: whether anyone watches changes nothing but the time it takes.
 func TestUnwatched(t *testing.T) {
 	tr, err := trace.ReadFile("../tests/traces/vit_streams.csv.gz")
 	if err != nil {

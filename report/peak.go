@@ -73,9 +73,9 @@ type Worth struct {
 	More float64 `json:"more"`
 }
 
-// spared is the share of the load that is not counted as room: larger blocks lie otherwise,
+// margin is the share of the load that is not counted as room: larger blocks lie otherwise,
 // and what one run needs above its load is not exactly what another does.
-const spared = 0.01
+const margin = 0.01
 
 func worth(d *Data) []Worth {
 	fits, _ := d.figures()
@@ -87,7 +87,7 @@ func worth(d *Data) []Worth {
 		}
 		w := Worth{Against: name, Device: fits[name], Saved: fits[name] - ours}
 		if grows := load - float64(d.Peak.Kept); grows > 0 {
-			w.More = max(0, load*(float64(w.Device)/float64(ours)-1-spared)/grows)
+			w.More = max(0, load*(float64(w.Device)/float64(ours)-1-margin)/grows)
 		}
 		all = append(all, w)
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// patience is how long a command may take before a bar says how far it is, and beat how
+// delay is how long a command may take before a bar says how far it is, and beat how
 // often it is drawn then.
 const (
-	patience = time.Second
-	beat     = 200 * time.Millisecond
+	delay = time.Second
+	beat  = 200 * time.Millisecond
 )
 
 // share is how finely the bar divides one piece of work.
@@ -46,7 +46,7 @@ func startProgress(w io.Writer, pieces int) *progress {
 }
 
 func (p *progress) draw() {
-	for wait := patience; ; wait = beat {
+	for wait := delay; ; wait = beat {
 		select {
 		case <-p.quit:
 			return

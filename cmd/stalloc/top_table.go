@@ -95,22 +95,22 @@ func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sampl
 	return fitting(width, rows)
 }
 
-// topColumns are the table's, and topSpared those that a narrow terminal does without, the first
+// topColumns are the table's, and topOptional those that a narrow terminal does without, the first
 // one first: a line that wraps cannot be read.
 var (
 	topColumns = []string{
 		"pid", "program", "gpu", "load", "peak", "reserved", "of", "waste", "native", "hits",
 		"driver", "step", "plan",
 	}
-	topSpared = []string{"plan", "of", "native", "hits", "driver", "peak"}
+	topOptional = []string{"plan", "of", "native", "hits", "driver", "peak"}
 )
 
 // fitting is the table of rows, of as many columns as a width has room for; 0: of all.
 func fitting(width int, rows []table.Row) table.Writer {
-	for spared := 0; ; spared++ {
+	for dropped := 0; ; dropped++ {
 		of := func(row []any) (some table.Row) {
 			for i, name := range topColumns {
-				if !slices.Contains(topSpared[:spared], name) {
+				if !slices.Contains(topOptional[:dropped], name) {
 					some = append(some, row[i])
 				}
 			}
@@ -128,7 +128,7 @@ func fitting(width int, rows []table.Row) table.Writer {
 		_, line, _ := strings.Cut(t.Render(), "─")
 		line, _, _ = strings.Cut(line, "\n")
 		if fits := max(text.StringWidth(header), 1+text.StringWidth(line)) <= width; width == 0 ||
-			fits || spared == len(topSpared) {
+			fits || dropped == len(topOptional) {
 			return t
 		}
 	}

@@ -123,7 +123,7 @@ func TestTopTable(t *testing.T) {
 		}
 	}
 	if earlier["x 0"].Requests != 1000 {
-		t.Error("the sample is not renewed")
+		t.Error("the sample is not taken again")
 	}
 }
 

@@ -3,7 +3,7 @@
  * A process has a file in /dev/shm, stalloc-<pid>-<start>, that holds struct stalloc_page. It is
  * written when the statistics are at hand: at step boundaries, at most ten times a second, and when
  * the program asks for them. The writer takes no lock and waits for nobody. It does not know its
- * readers, and nothing that anybody does to the file can harm the process. A reader trusts a page
+ * readers, and nothing that anyone does to the file can harm the process. A reader trusts a page
  * that belongs to the user of the process and whose name matches its content.
  *
  * Each device has a sequence lock: a number that is odd during a write and increases with each. A

@@ -15,7 +15,7 @@ struct life {
 	int devices, threads;
 	size_t capacity;   /* of a device */
 	size_t largest;    /* request, nearly always */
-	bool noisy;        /* anybody marks steps, and blocks change hands a lot */
+	bool noisy;        /* anyone marks steps, and blocks change hands a lot */
 	bool roomy;        /* nothing may be refused */
 	bool sound;        /* the engine serves all along */
 	bool engine;       /* there is one */

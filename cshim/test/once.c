@@ -1,6 +1,6 @@
 /* Streams that make one request each, as a program's that takes another stream of a pool in each
  * round: what a round leaves serves the next. Rounds take a while, since lending is
- * rationed, and come first in a night: after waits in vain it pauses. */
+ * rationed, and come first in a night: after waits that bought nothing it pauses. */
 #include "night.h"
 
 enum { POOL = 32, ROUNDS = 10, PACKS = 2, PACE_MS = 20 * PACKS + 10 };

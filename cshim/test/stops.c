@@ -4,7 +4,7 @@
  * One thread, the holder, stops first, mostly with the stream's lock taken, so that
  * the other, the late one, has to defer its free. The main thread lets the holder
  * go, takes steps until plans have been replaced and more boundaries have passed than
- * anybody waits for, and then lets the late one go. Where a stopped thread has the
+ * anyone waits for, and then lets the late one go. Where a stopped thread has the
  * lock that the main thread needs, a warden notices that nothing moves and lets all go.
  * At the end nothing may be live; the build with AddressSanitizer also sees where the
  * late thread reads and writes.

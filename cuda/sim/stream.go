@@ -59,7 +59,7 @@ func (d *Device) Touch(addr mem.Addr, size mem.Bytes) error {
 }
 
 // Finish lets the device come to the end of the work on the stream, without
-// anybody waiting for it.
+// anyone waiting for it.
 func (d *Device) Finish(id mem.StreamID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -97,9 +97,9 @@ func (p *Pool) commit(done int) int32 {
 	case phaseScrap:
 		p.stats.Mapped -= p.act.mapped
 		mapped := slices.Clone(p.picks[:p.act.mapped])
-		p.strays = append(p.strays, stray{p.act.page, p.act.pages, mapped})
+		p.leftovers = append(p.leftovers, leftover{p.act.page, p.act.pages, mapped})
 		if done > 0 {
-			p.collected(len(p.strays) - 1)
+			p.collected(len(p.leftovers) - 1)
 		}
 	case phaseWait:
 		if p.act.synced = done == p.act.ops; p.act.synced {

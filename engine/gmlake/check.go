@@ -179,7 +179,7 @@ func (p *Pool) checkHandles(c *counted) error {
 		}
 		c.handles[h] = true
 	}
-	for _, s := range p.strays {
+	for _, s := range p.leftovers {
 		for _, h := range s.handles {
 			if !c.handles[h] {
 				return fmt.Errorf("handle %d was released and is mapped at page %d", h, s.page)

@@ -20,13 +20,13 @@ type Pool struct {
 	handleTable
 	late
 
-	at      map[mem.Addr]int32 // live and pending blocks
-	virtual mem.Bytes          // addresses in sBlocks
-	doomed  int                // sBlocks that are
-	act     action
-	chosen  []int32 // pBlocks a stitch or a reuse is about
-	victims []int32 // what the batch unmaps
-	strays  []stray // what failed batches have mapped, and could not unmap
+	at        map[mem.Addr]int32 // live and pending blocks
+	virtual   mem.Bytes          // addresses in sBlocks
+	doomed    int                // sBlocks that are
+	act       action
+	chosen    []int32    // pBlocks a stitch or a reuse is about
+	victims   []int32    // what the batch unmaps
+	leftovers []leftover // what failed batches have mapped, and could not unmap
 
 	stats engine.Stats
 }
@@ -58,8 +58,8 @@ type late struct {
 	waiting   []int32 // pending blocks
 }
 
-// stray is what a failed batch has mapped: handles at the first of so many pages.
-type stray struct {
+// leftover is what a failed batch has mapped: handles at the first of so many pages.
+type leftover struct {
 	page    uint32
 	pages   int
 	handles []engine.Index

@@ -37,7 +37,7 @@ func (p *Pool) sweep(s sweep, out []engine.Op) []engine.Op {
 
 // idle reports whether the sweep may find something.
 func (p *Pool) idle() bool {
-	if len(p.strays) > 0 {
+	if len(p.leftovers) > 0 {
 		return true
 	}
 	for si := range p.stitches {
@@ -89,20 +89,20 @@ func (p *Pool) drop(out []engine.Op) []engine.Op {
 		b := &p.blocks[p.stitches[si].block]
 		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: b.addr, Size: b.size})
 	}
-	for _, s := range p.strays {
+	for _, s := range p.leftovers {
 		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: p.addr(s.page),
 			Size: mem.Bytes(len(s.handles)) * pageSize})
 	}
-	if len(p.victims)+len(p.strays) == 0 {
+	if len(p.victims)+len(p.leftovers) == 0 {
 		return p.unmap(out)
 	}
 	return p.await(phaseDrop, out)
 }
 
-// collected forgets a stray that was unmapped.
+// collected forgets a leftover that was unmapped.
 func (p *Pool) collected(i int) {
-	s := p.strays[i]
-	p.strays = slices.Delete(p.strays, i, i+1)
+	s := p.leftovers[i]
+	p.leftovers = slices.Delete(p.leftovers, i, i+1)
 	p.space.put(s.page, uint32(s.pages))
 }
 
@@ -119,7 +119,7 @@ func (p *Pool) droppable(si int32) bool {
 	return true
 }
 
-// dropped forgets the first done victims of drop; the strays are after them.
+// dropped forgets the first done victims of drop; the leftovers are after them.
 func (p *Pool) dropped(done int) {
 	for n := done - len(p.victims); n > 0; n-- {
 		p.collected(0)
@@ -197,16 +197,16 @@ func (p *Pool) gone(done int) {
 	}
 }
 
-// release returns the unmapped handles, but for those of strays: the driver would keep the memory
-// of what is mapped.
+// release returns the unmapped handles, but for those that leftovers map: the driver would keep
+// their memory.
 func (p *Pool) release(out []engine.Op) []engine.Op {
-	stray := func(h engine.Index) bool {
-		return slices.ContainsFunc(p.strays,
-			func(s stray) bool { return slices.Contains(s.handles, h) })
+	mapped := func(h engine.Index) bool {
+		return slices.ContainsFunc(p.leftovers,
+			func(l leftover) bool { return slices.Contains(l.handles, h) })
 	}
 	stay := slices.DeleteFunc(slices.Clone(p.unmapped),
-		func(h engine.Index) bool { return !stray(h) })
-	p.unmapped = append(slices.DeleteFunc(p.unmapped, stray), stay...)
+		func(h engine.Index) bool { return !mapped(h) })
+	p.unmapped = append(slices.DeleteFunc(p.unmapped, mapped), stay...)
 	if len(p.unmapped) == len(stay) {
 		return p.try(out)
 	}

@@ -61,7 +61,7 @@
 // Every batch that calls the driver ends with OpResume. The books change only when EvResume,
 // or EvFailed with the number of the op that failed, tells how far the driver got
 // (action.go). So there is nothing to undo but mappings that were made. A handle that was
-// made in vain is an unmapped handle and the first to be used next.
+// made for nothing is an unmapped handle and the first to be used next.
 //
 // # What memory may be spent on time
 //

@@ -17,27 +17,27 @@ import (
 //
 // The event may itself depend on this thread: a collective whose peer waits for our next launch.
 // Then no mark passes. Three bounds: a wait ends when no mark has passed for the lag; all waits of
-// a step take no longer than the step before; and once more was waited in vain, beyond a hundredth
+// a step take no longer than the step before; and once more was wasted, beyond a hundredth
 // of the time, than a step takes, waits rest for ever more steps. A step without waits can cost
-// memory for good, so one that waited in vain a little is no reason.
+// memory for good, so a little waste is no reason.
 type rule struct {
 	// of the last mark that has passed, or of one that has not yet; 0: nothing is known
-	lag         engine.Nanos
-	marked      engine.Nanos // when the last mark was recorded
-	began, took engine.Nanos // the step, and the one before
-	spent, vain engine.Nanos // in this step: waiting, and of that while the device stood still
-	borrowed    int          // in this step: streams that were asked to lend, and were at work
-	debt        engine.Nanos // waited in vain so far, beyond a hundredth of the time
-	failed      int          // rests in a row
-	backoff     int          // steps until the next wait
-	counts      Waits
+	lag           engine.Nanos
+	marked        engine.Nanos // when the last mark was recorded
+	began, took   engine.Nanos // the step, and the one before
+	spent, wasted engine.Nanos // in this step: waiting, and of that while the device stood still
+	borrowed      int          // in this step: streams that were asked to lend, and were at work
+	debt          engine.Nanos // wasted so far, beyond a hundredth of the time
+	failed        int          // rests in a row
+	backoff       int          // steps until the next wait
+	counts        Waits
 }
 
 // Waits counts waits for other streams that were to save memory.
 type Waits struct {
-	Waits uint64
-	Vain  uint64 // of them, in which the device came no further
-	Time  engine.Nanos
+	Waits  uint64
+	Wasted uint64 // of them, in which the device came no further
+	Time   engine.Nanos
 }
 
 const (
@@ -55,7 +55,7 @@ const (
 	// lastWait bounds a wait while a wait for the device would have no end.
 	lastWait = 10000 * millisecond
 
-	wastedShare     = 100 // 1/100 of the time may be waited in vain
+	wastedShare     = 100 // 1/100 of the time may be wasted
 	reserveShare    = 4   // a wait leaves 1/4 of the lag
 	maxBackoffShift = 9   // doublings of the steps that waits rest
 )
@@ -107,14 +107,14 @@ func (r *rule) waited(w *wait, now engine.Nanos, forced bool) {
 	r.spent += took
 	r.counts.Time += took
 	if r.counts.Waits++; forced && w.stalled {
-		r.counts.Vain++
-		r.vain += took
+		r.counts.Wasted++
+		r.wasted += took
 	}
 }
 
 func (r *rule) endStep(now engine.Nanos) {
 	r.took, r.began = now-r.began, now
-	over := r.vain - r.took/wastedShare
+	over := r.wasted - r.took/wastedShare
 	switch r.debt = max(r.debt+over, 0); {
 	case r.backoff > 0:
 		r.backoff--
@@ -125,5 +125,5 @@ func (r *rule) endStep(now engine.Nanos) {
 	case over <= 0 && r.spent > 0:
 		r.failed = 0
 	}
-	r.spent, r.vain, r.borrowed = 0, 0, 0
+	r.spent, r.wasted, r.borrowed = 0, 0, 0
 }

@@ -49,15 +49,15 @@ func TestMayWait(t *testing.T) {
 	}
 }
 
-// TestWaitsRest: once more than a step was waited in vain waits rest for ever more steps, and one
+// TestWaitsRest: once more than a step was wasted waits rest for ever more steps, and one
 // good step ends that.
 func TestWaitsRest(t *testing.T) {
 	r, now := rule{}, engine.Nanos(0)
-	step := func(vain engine.Nanos) {
+	step := func(wasted engine.Nanos) {
 		w := wait{waited: true, stalled: true, from: now}
-		now += vain
-		r.waited(&w, now, vain > 0)
-		now += 100*millisecond - vain
+		now += wasted
+		r.waited(&w, now, wasted > 0)
+		now += 100*millisecond - wasted
 		r.endStep(now)
 	}
 	rest := func() (n int) {
@@ -69,7 +69,7 @@ func TestWaitsRest(t *testing.T) {
 	}
 	for range 1000 {
 		if step(millisecond); r.backoff > 0 {
-			t.Fatal("waits rest after a hundredth of each step in vain")
+			t.Fatal("waits rest after a hundredth of each step was wasted")
 		}
 	}
 	var rests []int
@@ -81,7 +81,7 @@ func TestWaitsRest(t *testing.T) {
 	if !slices.Equal(rests, want) {
 		t.Fatalf("waits rest for %v steps, want %v", rests, want)
 	}
-	if r.counts.Vain != 1009 || r.counts.Time != 1540*millisecond {
+	if r.counts.Wasted != 1009 || r.counts.Time != 1540*millisecond {
 		t.Errorf("counted %+v", r.counts)
 	}
 	w := wait{waited: true, from: now}

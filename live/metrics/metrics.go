@@ -151,7 +151,7 @@ type Server struct {
 // Bounds on what clients can make us do: one that sends garbage, or nothing, costs a
 // connection for some seconds, and all together cost so many.
 const (
-	patience   = 5 * time.Second
+	timeout    = 5 * time.Second
 	mostHeader = 8 << 10
 	atOnce     = 4
 	mostOpen   = 32
@@ -211,14 +211,14 @@ func Listen(address string, port int, gpus []page.GPU, read func() []page.Proces
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics",
 		allowed(promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: atOnce,
-			Timeout: patience})))
+			Timeout: timeout})))
 	for path, file := range map[string]string{"GET /{$}": index, "GET /grafana.json": Dashboard} {
 		mux.Handle(path, allowed(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, file) // a client that hangs up
 		})))
 	}
 	s := &Server{addr: listener.Addr(), http: &http.Server{
-		Handler: mux, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: patience,
+		Handler: mux, ReadTimeout: timeout, WriteTimeout: 2 * timeout, IdleTimeout: timeout,
 		MaxHeaderBytes: mostHeader,
 		ConnState:      new(newest).changed,
 		// what clients do wrong is nothing for a training job's standard error
@@ -233,7 +233,7 @@ func (s *Server) Addr() string { return s.addr.String() }
 
 // Close ends it; questions that are under way are answered.
 func (s *Server) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return s.http.Shutdown(ctx)
 }

@@ -16,13 +16,13 @@ type GPU struct {
 	Capacity    uint64 // bytes
 }
 
-// patience bounds how long nvidia-smi may take, which a broken driver hangs.
-const patience = 10 * time.Second
+// timeout bounds how long nvidia-smi may take, which a broken driver hangs.
+const timeout = 10 * time.Second
 
 // GPUs asks nvidia-smi, which every driver brings, for the GPUs of the machine; none where there
 // is none. They do not change while a program runs: ask once.
 func GPUs() []GPU {
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
 	text, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=index,uuid,memory.total",
 		"--format=csv,noheader,nounits").Output()

@@ -21,7 +21,7 @@ type chooser struct {
 	rank     []int32 // by part, its place in that
 	heap     ranks
 	front    [events]front
-	patient  bool // copies take no time, but for moments: the program waits for them
+	stalls   bool // copies take no time, but for moments: the program waits for them
 	steps    int  // left
 }
 
@@ -47,12 +47,12 @@ func newChooser(g *grid) *chooser {
 
 // wait sets whether the program waits for copies. If so, a part can be away at all moments between
 // those at which it is idle and needed, but for the first and the last.
-func (c *chooser) wait(patient bool) {
-	c.patient = patient
+func (c *chooser) wait(stalls bool) {
+	c.stalls = stalls
 	for i := range c.parts {
 		x := &c.parts[i]
 		c.readyAt[i], c.loneAt[i] = x.idle+x.out, x.need-x.back
-		if patient {
+		if stalls {
 			c.readyAt[i], c.loneAt[i] = c.times[x.from+1], c.times[x.until-1]
 		}
 	}
@@ -78,7 +78,7 @@ var orders = [...]func(a, b *part) int{
 }
 
 // choose adds parts until the limit is kept without a wait, or with waits if the chooser is
-// patient. False: it found no such choice.
+// stalls. False: it found no such choice.
 func (c *chooser) choose(prefer func(a, b *part) int) bool {
 	clear(c.chosen)
 	clear(c.useless)
@@ -105,7 +105,7 @@ func (c *chooser) choose(prefer func(a, b *part) int) bool {
 // can. False: some would have to be back before they are out.
 func (c *chooser) latest() bool {
 	c.steps -= len(c.parts)
-	if c.patient {
+	if c.stalls {
 		copy(c.out, c.readyAt)
 		copy(c.back, c.loneAt)
 		return true

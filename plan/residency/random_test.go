@@ -110,7 +110,7 @@ func TestRandom(t *testing.T) {
 
 // TestQuality: how much leaves where nothing waits, and how long is waited on a slow link, over
 // problems of parts of many sizes that overlap. They are always the same. Without any one of:
-// taking parts back, exchanging them, several orders of choosing, a patient choice, it is more.
+// taking parts back, exchanging them, several orders of choosing, a choice that stalls, it is more.
 func TestQuality(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	left, wait, slow := mem.Bytes(0), Nanos(0), mem.Bytes(0)

@@ -73,7 +73,7 @@ class _Offloaded:
         self.fresh = 0  # steps in a row that have made states anew
         self.told = False
         self.quiet = False  # reading the states does not wake them
-        self.untold = ""  # a warning that waits until they are read again
+        self.pending = ""  # a warning that waits until they are read again
         self.made = False  # this step has made states
         self.done: list[Part] = []  # parts that a step which has failed has updated
         self.loss: Any = None  # that its closure has returned
@@ -112,8 +112,8 @@ class _Offloaded:
             yield
         finally:
             self.quiet = False
-        if self.untold:  # now, for where warnings are errors the parts that follow would not step
-            self.told, text, self.untold = False, self.untold, ""
+        if self.pending:  # now, for where warnings are errors the parts that follow would not step
+            self.told, text, self.pending = False, self.pending, ""
             self._warn(text)
 
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
@@ -243,6 +243,6 @@ class _Offloaded:
         if not self.told:
             self.told = True
             if self.quiet:
-                self.untold = text
+                self.pending = text
                 return
             warnings.warn(f"stalloc: {text}", StallocWarning, stacklevel=4)

@@ -111,8 +111,8 @@ def main():
     local = int(os.environ["LOCAL_RANK"])
     torch.cuda.set_device(local)
     warm()
-    patience = datetime.timedelta(seconds=60)
-    dist.init_process_group("nccl", timeout=patience, device_id=torch.device("cuda", local))
+    timeout = datetime.timedelta(seconds=60)
+    dist.init_process_group("nccl", timeout=timeout, device_id=torch.device("cuda", local))
     for name in ways:
         ranks = Ranks()
         dist.barrier()

@@ -224,10 +224,10 @@ def show(results):
     for state in STATES:
         if any(counts[allocator][state] for allocator in counts):
             print(f"| {state:<9} | {counts['native'][state]:>6} | {counts['stalloc'][state]:>7} |")
-    lost = 0
+    lost, differ = 0, differing(results)
     for name, (state, why, _) in results["native"].items():
         other, reason, _ = results["stalloc"][name]
-        if state == other:
+        if name not in differ:
             continue
         known = EXPLAINED.get(name)
         lost += state == "passed" and not known

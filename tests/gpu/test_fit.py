@@ -143,7 +143,7 @@ def measure(runs, name):
             result = told[allocator, "fits"]
             if "cannot_tell" in result:
                 why = result["cannot_tell"]
-                return {"program": name, "figure": allocator, "untold": why, "ok": True}
+                return {"program": name, "figure": allocator, "unknown": why, "ok": True}
             most = result["largest"]
             found = largest(lambda size: fits(allocator, size), most, program.multiple, pool)
             off = (found - most) // program.multiple
@@ -197,8 +197,8 @@ def table(rows):
         if "failed" in r:
             yield f"{r['program']:<17} FAILED: {r['failed']}"
             continue
-        if "untold" in r:
-            yield f"{r['program']:<17} {r['figure']:<14} cannot tell: {r['untold']}"
+        if "unknown" in r:
+            yield f"{r['program']:<17} {r['figure']:<14} cannot tell: {r['unknown']}"
             continue
         cells = [r["told"], r["measured"]]
         if "device" not in r:
@@ -235,8 +235,8 @@ def main():
         with ThreadPoolExecutor(max(1, len(names))) as pool:
             found = [row for rows_of in pool.map(rows, names) for row in rows_of]
     print(*table(found), f"{time.monotonic() - began:.0f} s", sep="\n")
-    untold = {row["program"] for row in found if "untold" in row}
-    whole = len(names) - len(untold)
+    unknown = {row["program"] for row in found if "unknown" in row}
+    whole = len(names) - len(unknown)
     if few := whole < min(TOLD, len(names)):
         print(f"MISSED: of {whole} programs all was told, want {TOLD}")
     if args.json:

@@ -69,8 +69,8 @@ class Event:
 class SlowLink:
     """`meter` is in force while the program runs."""
 
-    def __init__(self, meter, host=1 << 40, patience=3):
-        self.device, self._meter, self._patience = torch.device("cpu"), meter, patience
+    def __init__(self, meter, host=1 << 40, polls=3):
+        self.device, self._meter, self._polls = torch.device("cpu"), meter, polls
         self.host = _host_memory.HostMemory(lambda size: self._pin(size, host))
         self.timed, self.now, self.here = False, 0, True
         self.events = []
@@ -112,7 +112,7 @@ class SlowLink:
 
     def passed(self, event):
         event.asked += 1
-        if event.asked >= self._patience:
+        if event.asked >= self._polls:
             event.pass_by()
         return event.done
 

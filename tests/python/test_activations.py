@@ -54,11 +54,11 @@ def offloading(limit, always=False, **options):
 
 
 @pytest.mark.parametrize("name", WORK)
-@pytest.mark.parametrize("limit, patience, always", [(2 * MIB, 99, True), (7 * MIB, 1, False)])
-def test_same_bits(name, limit, patience, always):
+@pytest.mark.parametrize("limit, polls, always", [(2 * MIB, 99, True), (7 * MIB, 1, False)])
+def test_same_bits(name, limit, polls, always):
     program = getattr(programs, name)
     expected = program(contextlib.nullcontext)
-    with offloading(limit, always, patience=patience) as (offloader, hooks, _):
+    with offloading(limit, always, polls=polls) as (offloader, hooks, _):
         for _ in range(4):
             assert torch.equal(program(hooks), expected)
             offloader.kinds.settle()
@@ -82,7 +82,7 @@ def test_a_storage_moves_once_and_views_alias():
             assert first[200].data_ptr() == second[0].data_ptr() == turned[:, 200].data_ptr()
             return gradient * turned.t()
 
-    with offloading(2 * MIB, always=True, patience=1) as (offloader, hooks, _):
+    with offloading(2 * MIB, always=True, polls=1) as (offloader, hooks, _):
         p = torch.nn.Parameter(torch.ones(512, 1024))
         with hooks():
             loss = Halves.apply(p.exp()) + p.sin().exp().sum()
@@ -94,7 +94,7 @@ def test_a_storage_moves_once_and_views_alias():
 
 def test_an_exception_leaves_nothing():
     """Though copies are under way, and nothing is saved after it."""
-    with offloading(2 * MIB, always=True, patience=99) as (offloader, hooks, meter):
+    with offloading(2 * MIB, always=True, polls=99) as (offloader, hooks, meter):
         x = torch.ones(1 << 19, requires_grad=True)
         before = meter.look()
         for _ in range(2):
@@ -215,10 +215,10 @@ def test_another_step_than_planned():
 
 def test_what_the_program_holds_is_not_copied_back():
     """Of a batch and two outputs, one is held; the last need not leave."""
-    with offloading(2 * MIB, always=True, patience=1) as (offloader, hooks, meter):
+    with offloading(2 * MIB, always=True, polls=1) as (offloader, hooks, meter):
         programs.held_by_the_program(hooks)
         assert offloader.counts()["out"] == 3 * MIB and offloader.counts()["back"] == MIB
-    with offloading(4 * MIB, patience=1) as (offloader, hooks, _):
+    with offloading(4 * MIB, polls=1) as (offloader, hooks, _):
         for _ in range(5):
             programs.held_by_the_program(hooks)
             offloader.kinds.settle()

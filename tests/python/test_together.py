@@ -98,7 +98,7 @@ def gpu(monkeypatch, tmp_path, capsys):
     return of
 
 
-def test_all_have_a_turn_before_anybody_has_two_and_the_order_varies(gpu):
+def test_all_have_a_turn_before_anyone_has_two_and_the_order_varies(gpu):
     said = gpu.run("--turns", "6")
     rounds = [tuple(gpu.order[at : at + 3]) for at in range(0, 18, 3)]
     assert all(sorted(those) == sorted(SPEED) for those in rounds) and len(set(rounds)) > 1

@@ -217,8 +217,8 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	short, _ := New(unitBox(2, 2), Options{Evaluations: 300, Population: 30})
-	if short.patience() >= 5 {
-		t.Errorf("a search of ten generations waits for %d", short.patience())
+	if short.stallLimit() >= 5 {
+		t.Errorf("a search of ten generations waits for %d", short.stallLimit())
 	}
 }
 

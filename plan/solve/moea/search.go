@@ -164,7 +164,7 @@ func (s *Search) settle(nadir []float64) {
 		return
 	}
 	s.nadirs = append(s.nadirs, nadir)
-	before := len(s.nadirs) - 1 - s.patience()
+	before := len(s.nadirs) - 1 - s.stallLimit()
 	if before < 0 {
 		return
 	}
@@ -175,8 +175,8 @@ func (s *Search) settle(nadir []float64) {
 	}
 }
 
-// patience is how many generations the nadir has to stay: fewer where there are few in all.
-func (s *Search) patience() int {
+// stallLimit is how many generations the nadir has to stay: fewer where there are few in all.
+func (s *Search) stallLimit() int {
 	return min(settleGenerations, 1+s.o.Evaluations/s.o.Population/8)
 }
 

@@ -103,8 +103,8 @@ func Run(in *dsa.Instance, w *dsa.Work, capacity int64, seed uint64, warm []int6
 			w.None = solved && at == nil
 			return
 		}
-		const patience = 12
-		if exact.Least(s, w, seed, patience); w.Over() || w.Least {
+		const stallLimit = 12
+		if exact.Least(s, w, seed, stallLimit); w.Over() || w.Least {
 			return
 		}
 		s = nil

@@ -179,7 +179,7 @@ func TestWaitsForEachOther(t *testing.T) {
 	ranks[0].asleep = func() { step(ranks[1], ranks[0]) }
 	step(ranks[0], ranks[1])
 	first, second := ranks[0].pool().Waits, ranks[1].pool().Waits
-	if first.Waits+second.Waits < 2 || second.Vain == 0 {
+	if first.Waits+second.Waits < 2 || second.Wasted == 0 {
 		t.Errorf("waits %+v and %+v", first, second)
 	}
 	for _, r := range ranks {
