@@ -15,16 +15,23 @@ import (
 type decoder struct {
 	*awayKit
 	requests uint64
+	between  func() // two requests; nil: nothing
 }
 
 func newDecoder(t *testing.T, capacity mem.Bytes, delay int) *decoder {
 	t.Helper()
-	gpu := sim.New(sim.Config{Capacity: capacity, FenceDelay: delay})
+	return newDecoderOn(t, sim.New(sim.Config{Capacity: capacity, FenceDelay: delay}), func() {})
+}
+
+// newDecoderOn is one on a device, with what happens while a thread waits.
+func newDecoderOn(t *testing.T, gpu *sim.Device, waits func()) *decoder {
+	t.Helper()
 	over := make(chan struct{})
 	clock := Clock{Sleep: func(d time.Duration) {
 		if d > pool.PollInterval { // the mover's thread: the test prefetches
 			<-over
 		}
+		waits()
 	}}
 	opts := Options{Inline: true, Clock: clock}
 	k := &decoder{awayKit: newAwayKitWith(t, gpu, gpu, 256*mem.MiB, opts)}
@@ -40,6 +47,9 @@ func newDecoder(t *testing.T, capacity mem.Bytes, delay int) *decoder {
 
 func (k *decoder) request(size mem.Bytes) mem.Addr {
 	k.requests++
+	if k.between != nil {
+		k.between()
+	}
 	return k.ask(size)
 }
 
@@ -103,6 +113,36 @@ func TestLendingStepsArePlanned(t *testing.T) {
 					t.Errorf("step %d: %d handles are mapped", n, maps)
 				}
 			}
+		}
+	}
+}
+
+// TestPlansHoldWhileStatesLeaveSlowly: nothing is copied out but while the program waits for it. A
+// request waits for its planned place: elsewhere it would be in the way of others, and handles
+// would be mapped in every step.
+func TestPlansHoldWhileStatesLeaveSlowly(t *testing.T) {
+	const out, back = mem.StreamID(1)<<48 + 1, mem.StreamID(1)<<48 + 2
+	gpu := sim.New(sim.Config{Capacity: 4 * mem.GiB, Manual: true})
+	copied := mem.Tick(0)
+	k := newDecoderOn(t, gpu, func() {
+		gpu.Finish(0)
+		copied = min(copied+1, gpu.Place(out))
+		gpu.FinishTo(out, copied)
+	})
+	k.between = func() {
+		gpu.Finish(0)
+		gpu.Finish(back)
+	}
+	for n := range 10 {
+		before := k.Stats()
+		k.requests = 0
+		k.step()
+		s := k.Stats()
+		if hits := s.Hits - before.Hits; n >= 5 && hits != k.requests {
+			t.Errorf("step %d: %d of %d requests are planned", n, hits, k.requests)
+		}
+		if maps := s.Engine.Maps - before.Engine.Maps; n >= 5 && maps > 0 {
+			t.Errorf("step %d: %d handles are mapped", n, maps)
 		}
 	}
 }

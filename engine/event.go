@@ -121,8 +121,11 @@ const (
 	// MeansBorrow: other streams lend memory, which waits for fences then.
 	MeansBorrow
 	// MeansRoom: where no memory can be made the request is refused, before the device is waited
-	// for: the runner can make room. It alone is told by the runner.
+	// for: the runner can make room. It and the next are told by the runner.
 	MeansRoom
+	// MeansRise: a request that is planned where a handle rests is refused: a region is leaving, so
+	// handles rise. Elsewhere it would take the place of other planned blocks, and so would they.
+	MeansRise
 )
 
 // OpKind says what the runner has to do.

@@ -167,15 +167,22 @@ func (p *Pool) wanted() mem.Bytes {
 	return p.reserved() + away
 }
 
-// meansRoom tells the policy to refuse a request that it cannot make memory for, while closed
-// regions have some on the device: a wait for the device, or giving idle memory back, takes longer.
-func (p *Pool) meansRoom() engine.Means {
-	for m := range p.lending(nil) {
-		if m.Away < m.All && p.Host.Captures() == 0 {
-			return engine.MeansRoom
+// means tells the policy to refuse a request that it cannot make memory for, while closed regions
+// have some on the device: a wait for the device, or giving idle memory back, takes longer. While
+// some is leaving, a request that may wait does so for its planned place, too.
+func (p *Pool) means(wait bool) (m engine.Means) {
+	if p.Host.Captures() > 0 {
+		return 0
+	}
+	for r := range p.lending(nil) {
+		if r.Away < r.All {
+			m |= engine.MeansRoom
+		}
+		if wait && r.Leaving > 0 {
+			m |= engine.MeansRise
 		}
 	}
-	return 0
+	return m
 }
 
 // afterRoom makes closed regions give up memory for a request that was refused, and reports whether
@@ -192,8 +199,9 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	start := time.Now()
 	defer func() { p.traced(start, "region: a request waits", "bytes", int64(ev.Asked)) }()
 	idle := max(p.wanted()-p.policy.Stats().Load, 0)
-	if p.makeRoom(max(ev.Asked-idle, leastRoom), nil) {
-		ev.Means = p.meansRoom()
+	wait := ev.Means&engine.MeansRise != 0
+	if wait && p.awaitOut(nil, 1) > 0 || p.makeRoom(max(ev.Asked-idle, leastRoom), nil) {
+		ev.Means = p.means(wait)
 	} else {
 		ev.Means = 0
 	}

@@ -73,7 +73,7 @@ func (p *Pool) serve(m *Request) error {
 	p.waited = m.last
 	ev := engine.Event{Kind: engine.EvAlloc, Req: m.number, Asked: m.Size,
 		Stream: m.Stream, Pool: m.Private, Addr: m.Planned, Exact: m.Exact,
-		Persistent: p.Host.Persistent(m.Stream), Means: p.meansRoom(),
+		Persistent: p.Host.Persistent(m.Stream), Means: p.means(!m.CannotWait),
 		Around: engine.Around{CanWait: !m.CannotWait, Capturing: p.Host.Captures() > 0}}
 	answer, err := p.run(ev)
 	for errors.Is(err, driver.ErrOutOfMemory) && p.afterRoom(&ev, err) {

@@ -36,13 +36,27 @@ func (e *Engine) freeHandles(s uint32) (n unit) {
 }
 
 // Gaps calls do with every gap of a stream's arena, by address; with none of an arena that is too
-// fragmented.
-// The place of a handle that rests is one: the handle is back there when memory is needed.
+// fragmented. The place of a handle that rests is one, too.
 func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	s := e.arenaOf(stream, small)
 	if e.tooFragmented(s) {
 		return
 	}
+	for _, g := range e.gapsOnceRisen(s) {
+		do(engine.Range{Addr: e.addr(g.Lo), Size: bytesOf(g.Size())})
+	}
+}
+
+// isFreeOnceRisen reports whether all of [lo, hi) is free in an arena, or a place of handles that
+// rest.
+func (e *Engine) isFreeOnceRisen(s uint32, lo, hi unit) bool {
+	return slices.ContainsFunc(e.gapsOnceRisen(s),
+		func(g index.Gap) bool { return g.Lo <= lo && g.Hi >= hi })
+}
+
+// gapsOnceRisen returns the gaps of an arena with the places of handles that rest, by address. Such
+// a handle is back there when memory is needed.
+func (e *Engine) gapsOnceRisen(s uint32) []index.Gap {
 	gaps := slices.Collect(e.idx.Gaps(s))
 	for x := range e.views {
 		v := &e.views[x]
@@ -51,13 +65,15 @@ func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 		}
 	}
 	slices.SortFunc(gaps, func(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) })
-	for i, g := range gaps {
-		if i+1 < len(gaps) && gaps[i+1].Lo == g.Hi {
-			gaps[i+1].Lo = g.Lo
-			continue
+	joined := gaps[:0]
+	for _, g := range gaps {
+		if last := len(joined) - 1; last >= 0 && joined[last].Hi == g.Lo {
+			joined[last].Hi = g.Hi
+		} else {
+			joined = append(joined, g)
 		}
-		do(engine.Range{Addr: e.addr(g.Lo), Size: bytesOf(g.Size())})
 	}
+	return joined
 }
 
 func (e *Engine) arenaOf(id mem.StreamID, ofSmall bool) uint32 {

@@ -129,6 +129,8 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 			ev.Means |= engine.MeansWait
 		case "lend":
 			ev.Means |= engine.MeansBorrow
+		case "rises":
+			ev.Means |= engine.MeansRise
 		default:
 			plain = append(plain, w)
 		}

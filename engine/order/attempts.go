@@ -115,7 +115,7 @@ func (e *Engine) event() bool {
 // preferences are what is better than new memory at the first attempt.
 func (e *Engine) preferences() (m engine.Means) {
 	a := &e.act
-	m = a.ev.Means & engine.MeansRoom
+	m = a.ev.Means & (engine.MeansRoom | engine.MeansRise)
 	if !e.cfg.NoPending && e.fences.n+e.fences.lateN > 0 {
 		m |= engine.MeansPoll
 	}
