@@ -46,9 +46,12 @@ func (l *Link) open() (err error) {
 }
 
 // Turn returns the region whose batch is to be copied out now; nil: none waits, or another is under
-// way.
+// way. It asks the driver about that one.
 func (l *Link) Turn() *Region {
-	if len(l.queue) == 0 || l.UnderWay() {
+	if l.under != nil && l.under.ends() {
+		l.under = nil
+	}
+	if len(l.queue) == 0 || l.under != nil {
 		return nil
 	}
 	return l.queue[0].region
@@ -60,8 +63,8 @@ func (l *Link) Next() error {
 	return l.under.begin()
 }
 
-// UnderWay reports whether a batch is being copied out.
-func (l *Link) UnderWay() bool { return l.under != nil && !l.under.over() }
+// UnderWay reports whether a batch was being copied out when Turn was called last, or is since.
+func (l *Link) UnderWay() bool { return l.under != nil }
 
 // drop forgets a region's batches. A copy that is under way goes on.
 func (l *Link) drop(r *Region) {

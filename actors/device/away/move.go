@@ -17,7 +17,7 @@ type batch struct {
 	region *Region
 	parts  []*part
 	begun  bool
-	passed driver.Fence // 0: not begun, or the driver was asked, and it is over
+	passed driver.Fence // 0: not begun, or over
 	failed error        // what the driver said in place of an answer
 }
 
@@ -76,16 +76,19 @@ func (b *batch) begin() error {
 	return r.fails(err)
 }
 
-// over reports whether the copies are over, or failed. It asks the driver.
-func (b *batch) over() bool {
+// ends asks the driver whether the copies are over, or failed.
+func (b *batch) ends() bool {
 	if b.passed != 0 {
 		passed, err := b.region.link.dev.Done(b.passed)
 		if passed || err != nil {
 			b.passed, b.failed = 0, err
 		}
 	}
-	return b.begun && b.passed == 0
+	return b.over()
 }
+
+// over reports whether the driver has said so.
+func (b *batch) over() bool { return b.begun && b.passed == 0 }
 
 // pick returns parts of at least n bytes that can leave, or all but busy ones. Those whose backup
 // has their contents come first.
@@ -105,7 +108,8 @@ func (r *Region) pick(n mem.Bytes, busy []driver.Handle) (picked []*part) {
 // Copying reports whether copies out are under way, or wait for their turn.
 func (r *Region) Copying() bool { return len(r.out) > 0 }
 
-// Copied reports whether Settle has something to do: a copy out is over, or failed.
+// Copied reports whether Settle has something to do: a copy out was over, or had failed, when the
+// driver was asked last (Link.Turn).
 func (r *Region) Copied() bool { return len(r.out) > 0 && !r.open && r.out[0].over() }
 
 // Settle puts to sleep what has been copied, and returns how much. It does not wait.
