@@ -206,7 +206,7 @@ def parse_arguments(argv=None):
         "--allocators", nargs="+", default=list(names.NAMES), metavar="NAME",
         help="what is compared with all others last",
     )  # fmt: skip
-    parser.add_argument("--turns", type=harness.positive, default=5)
+    parser.add_argument("--turns", type=harness.positive, default=7)
     parser.add_argument("--every", type=harness.positive, default=4, help="steps of a turn")
     parser.add_argument("--sets", type=harness.positive, default=1)
     return harness.parse_known(parser, argv)
