@@ -58,7 +58,7 @@ type region struct {
 }
 
 const (
-	// Time between two checks: while a region soon comes back; while it leaves or comes back; and
+	// Time between two checks: while a region leaves or soon comes back; while it comes back; and
 	// else. Each check takes the pool's lock from the program, which has to take it again.
 	interval = 2 * time.Millisecond
 	soon     = interval / 8
@@ -156,9 +156,7 @@ func (m *Mover) lookAt(p *pool.Pool, load mem.Bytes) time.Duration {
 		r.moves = r.moves || c.Leaving > 0 || c.Away > 0
 		any = any || r.moves
 		switch most := p.MostHeld(); {
-		case leaving: // the next copy begins when one is over
-			next = soon
-		case r.moves && len(r.before) == 0:
+		case leaving || r.moves && len(r.before) == 0:
 			next = min(next, interval)
 		case c.Away > 0 && most > 0 && next != soon:
 			// The load counts live blocks, those that are away, too; what is held is more.

@@ -79,7 +79,6 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	if !m.IsOpen() {
 		start, out := time.Now(), m.Away
 		m.need.Note(m.wanted, p.MostHeld())
-		m.Stay()
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
 				return fmt.Errorf("it stays away: %w", err)
@@ -256,8 +255,7 @@ func (p *Pool) allAway(pools []uint64) error {
 		_, err := m.Send(m.All, nil) // the device was waited for
 		p.awaitOut(nil, math.MaxInt64)
 		if stays := m.All - m.Away; stays > 0 {
-			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", stays), err,
-				m.Failed)
+			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", stays), err)
 		}
 	}
 	return nil

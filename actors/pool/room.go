@@ -25,7 +25,6 @@ func (p *Pool) Settle() (leaving bool) {
 
 // settleAll does so for all regions but one, and returns how much now sleeps.
 func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
-	p.copyNext()        // first, since unmapping takes as long as copying
 	var start time.Time // each request comes here: the clock is read, and handles, if need be
 	for m := range p.lending(except) {
 		if m.Copied() {
@@ -40,35 +39,12 @@ func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
 		}
 		leaving = leaving || m.Copying()
 	}
-	// During a capture nothing more begins.
-	leaving = leaving && (p.link.UnderWay() || p.Host.Captures() == 0)
 	if slept > 0 {
 		p.time += time.Since(start)
 		p.applyLimit()
 		p.traced(start, "region: left", "bytes", int64(slept))
 	}
 	return slept, leaving
-}
-
-// copyNext begins to copy out what leaves next, unless a copy is under way. It does not while a
-// stream may be captured.
-func (p *Pool) copyNext() {
-	r := p.link.Turn()
-	if r == nil || p.Host.Captures() > 0 {
-		return
-	}
-	for _, m := range p.moved {
-		if m.Region == r {
-			p.refresh(m)
-		}
-	}
-	if err := p.link.Next(); err != nil {
-		p.cannotLeave(err)
-	}
-}
-
-func (p *Pool) cannotLeave(err error) {
-	p.warnOnce("memory of a region cannot leave for the host, or not all that should", err)
 }
 
 // settle puts to sleep what of a region has been copied out. Its memory is kept for others.
@@ -85,8 +61,7 @@ func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
 }
 
 // makeRoom moves n bytes of closed regions out, of all but one, and waits for it. It returns false
-// if they have nothing to give. It tries as often as there are regions: that one could not leave is
-// known when its turn comes, and then others do.
+// if they have nothing to give.
 func (p *Pool) makeRoom(n mem.Bytes, except *moved) bool {
 	if p.Host.Captures() > 0 {
 		return false
@@ -94,35 +69,27 @@ func (p *Pool) makeRoom(n mem.Bytes, except *moved) bool {
 	need := mem.RoundUp(n, mem.HandleSize)
 	p.Log.Debug("regions make room", zap.Stringer("bytes", need))
 	slept, _ := p.settleAll(except)
-	for range p.moved {
-		_, leaving := p.out(except)
-		leaving += p.leave(need-slept-leaving, except != nil, except)
-		if slept += p.awaitOut(except, need-slept); slept > 0 || leaving == 0 {
-			break
-		}
-	}
-	return slept > 0
+	_, leaving := p.out(except)
+	p.leave(need-slept-leaving, except != nil, except)
+	return slept+p.awaitOut(except, need-slept) > 0
 }
 
 // leave begins to move n bytes of closed regions out, of all but one, and returns how much does.
 // What leaves without a copy comes first, and then the region that was closed last: it is used
 // again last. While a region is opened, others are about to be, and what is used soon stays: then
-// only that counts. One that could not leave, whatever the reason, comes after all others.
+// only that counts.
 func (p *Pool) leave(n mem.Bytes, opening bool, except *moved) (sent mem.Bytes) {
 	if n <= 0 {
 		return 0
 	}
-	rank := func(m *moved) int {
-		switch {
-		case m.Failed != nil:
-			return 2
-		case opening || !m.Clean():
-			return 1
+	copied := func(m *moved) int {
+		if !opening && m.Clean() {
+			return 0
 		}
-		return 0
+		return 1
 	}
 	for _, m := range slices.SortedFunc(p.lending(except), func(a, b *moved) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.closed, a.closed))
+		return cmp.Or(cmp.Compare(copied(a), copied(b)), cmp.Compare(b.closed, a.closed))
 	}) {
 		if sent < n {
 			p.refresh(m)
@@ -215,9 +182,8 @@ const leastRoom = 128 * mem.MiB
 func (p *Pool) send(m *moved, n mem.Bytes) mem.Bytes {
 	sent, err := m.Send(n, p.busy(m.pool))
 	if err != nil {
-		p.cannotLeave(err)
+		p.warnOnce("memory of a region cannot leave for the host, or not all that should", err)
 	}
-	p.copyNext()
 	return sent
 }
 

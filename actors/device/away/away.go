@@ -14,7 +14,7 @@
 //
 //	work that uses the region    on its stream, for the copies back and the last use (Open)
 //	work in a new block of it    on its stream, for the copies back and the last use (Follow)
-//	a copy out                   on its stream, for the last use; and its turn (Link)
+//	a copy out                   on its stream, for the last use
 //	a request for its memory     on the host, for the event after the copy (Settle): mapping is not
 //	                             ordered by streams
 //	opening the region           on the host, for memory only: until streams have done their work on
@@ -43,13 +43,12 @@ import (
 // Region is one region.
 type Region struct {
 	All, Away, Leaving mem.Bytes // how much it has, and how much of that is where
-	Failed             error     // why some stays that was to leave since it was closed; nil: none
 
 	link    *Link
 	changed bool // since it was opened, as far as the program has said so
 	open    bool
-	parts   []*part  // by address
-	out     []*batch // being copied out, or waiting for their turn, the oldest first
+	parts   []*part // by address
+	out     []batch // being copied out, the oldest first
 	host    []*piece
 	// Events that the next copies wait for; 0: there is none.
 	used    driver.Fence // after the last use
@@ -103,7 +102,7 @@ func (r *Region) Close(stream mem.StreamID, changed bool) error {
 		return err
 	}
 	r.link.forget(&r.used)
-	r.used, r.lost, r.open, r.Failed = used, false, false, nil
+	r.used, r.lost, r.open = used, false, false
 	for _, p := range r.parts {
 		p.saved = p.saved && !r.changed
 	}
@@ -150,14 +149,6 @@ func (r *Region) Clean() bool { return slices.ContainsFunc(r.parts, (*part).clea
 // clean reports whether it can leave, and its backup has its contents.
 func (p *part) clean() bool { return p.saved && p.state == here }
 
-// fails notes why some stays that was to leave, unless it is nil, and returns it.
-func (r *Region) fails(err error) error {
-	if err != nil {
-		r.Failed = err
-	}
-	return err
-}
-
 // recount sums up what the parts have.
 func (r *Region) recount() {
 	var sum [away + 1]mem.Bytes
@@ -184,24 +175,10 @@ func (r *Region) Open(stream mem.StreamID) error {
 	for _, p := range r.parts { // it stays after all
 		p.state = here
 	}
-	r.link.drop(r)
+	r.forgetBatches()
 	r.open = true
 	r.recount()
 	return nil
-}
-
-// Stay says that a closed region is opened soon: what waits for its turn to leave stays.
-func (r *Region) Stay() {
-	r.link.queue = slices.DeleteFunc(r.link.queue, func(b *batch) bool { return b.region == r })
-	r.out = slices.DeleteFunc(r.out, func(b *batch) bool {
-		for _, p := range b.parts {
-			if !b.begun {
-				p.state = here
-			}
-		}
-		return !b.begun
-	})
-	r.recount()
 }
 
 // behind makes a stream wait for the copies back and the last use.
@@ -215,6 +192,13 @@ func (r *Region) behind(stream mem.StreamID) error {
 	return r.link.order(stream, r.arrived, r.used)
 }
 
+func (r *Region) forgetBatches() {
+	for i := range r.out {
+		r.link.forget(&r.out[i].passed)
+	}
+	r.out = nil
+}
+
 // Follow makes a stream wait for the copies back, and the last use: what was freed while the region
 // was closed may still be in use on the stream that closed it.
 func (r *Region) Follow(stream mem.StreamID) error {
@@ -226,7 +210,7 @@ func (r *Region) Follow(stream mem.StreamID) error {
 
 // Drop gives the backup up: the contents of what is away are lost.
 func (r *Region) Drop() error {
-	r.link.drop(r)
+	r.forgetBatches()
 	r.link.forget(&r.used)
 	r.link.forget(&r.arrived)
 	return r.give(func(*piece) bool { return true })

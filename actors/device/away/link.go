@@ -13,17 +13,12 @@ import (
 )
 
 // Link is a device and its two copy streams, made with the first region.
-//
-// One batch is copied out at a time. With all queued at once, a copy that the program makes, such
-// as a loss that it reads after the optimizer's step, waited for all: for a GiB, 20 ms (H200).
 type Link struct {
 	dev       *sleeper.Device
 	host      *backup.Store
 	move      device.Mover // nil: there are no streams yet
 	out, back mem.StreamID
 	stale     []driver.Fence // nobody waits for them any more
-	queue     []*batch       // that wait for their turn to be copied out, the oldest first
-	under     *batch         // that is copied out; nil: none
 }
 
 // NewLink returns a link without streams.
@@ -43,39 +38,6 @@ func (l *Link) open() (err error) {
 	}
 	l.move = move
 	return nil
-}
-
-// Turn returns the region whose batch is to be copied out now; nil: none waits, or another is under
-// way. It asks the driver about that one.
-func (l *Link) Turn() *Region {
-	if l.under != nil && l.under.ends() {
-		l.under = nil
-	}
-	if len(l.queue) == 0 || l.under != nil {
-		return nil
-	}
-	return l.queue[0].region
-}
-
-// Next begins to copy out the batch of the region whose turn it is, which knows its handles.
-func (l *Link) Next() error {
-	l.under, l.queue = l.queue[0], l.queue[1:]
-	return l.under.begin()
-}
-
-// UnderWay reports whether a batch was being copied out when Turn was called last, or is since.
-func (l *Link) UnderWay() bool { return l.under != nil }
-
-// drop forgets a region's batches. A copy that is under way goes on.
-func (l *Link) drop(r *Region) {
-	r.Stay()
-	if l.under != nil && l.under.region == r {
-		l.under = nil
-	}
-	for _, b := range r.out {
-		l.forget(&b.passed)
-	}
-	r.out = nil
 }
 
 // Close gives the streams back, once their copies have passed. Later copies are the default

@@ -9,86 +9,62 @@ import (
 	"stalloc/internal/mem"
 )
 
-// batchSize is about how much is copied out at a time, and goes to sleep after one event.
+// batchSize is about how much goes to sleep after one event.
 const batchSize = 128 * mem.MiB
 
 // batch is handles that are copied out together, and the event after their copies.
 type batch struct {
-	region *Region
-	parts  []*part
-	begun  bool
-	passed driver.Fence // 0: not begun, or over
+	passed driver.Fence // 0: the driver was asked, and it is over
 	failed error        // what the driver said in place of an answer
+	parts  []*part
 }
 
-// Send lets at least n bytes of a closed region leave, or all that it has but busy handles, and
-// returns how much that is: it is copied out when its turn comes (Link.Next). Where the host has
-// too little memory it is less, and the error says so.
+// Send begins to move at least n bytes of a closed region out, or all that it has but busy handles,
+// and returns how much that is. Where the host has too little memory it is less, and the error says
+// so.
 func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err error) {
 	if r.open || n <= 0 {
 		return 0, nil
 	}
 	defer r.recount()
 	picked, err := r.backUp(r.pick(n, busy))
+	if len(picked) == 0 {
+		return 0, err
+	}
+	failed := r.arrive()
+	if failed == nil {
+		failed = r.behind(r.link.out)
+	}
+	if failed != nil {
+		return 0, errors.Join(err, failed)
+	}
 	for len(picked) > 0 {
-		b, size := &batch{region: r}, mem.Bytes(0)
+		b, size := batch{}, mem.Bytes(0)
 		for len(picked) > 0 && size < batchSize {
-			picked[0].state = leaving
-			size += picked[0].size
-			b.parts, picked = append(b.parts, picked[0]), picked[1:]
+			p := picked[0]
+			if !p.saved {
+				if failed := r.link.copy(p, false); failed != nil {
+					err, picked = errors.Join(err, failed), nil
+					break
+				}
+			}
+			b.parts = append(b.parts, p)
+			size += p.size
+			picked = picked[1:]
 		}
-		sent += size
+		passed, failed := r.link.dev.Record(r.link.out)
+		if failed != nil { // these parts stay, and are copied again next time
+			return sent, errors.Join(err, failed)
+		}
+		for _, p := range b.parts {
+			p.state, p.saved = leaving, true
+		}
+		b.passed = passed
 		r.out = append(r.out, b)
-		r.link.queue = append(r.link.queue, b)
+		sent += size
 	}
 	return sent, err
 }
-
-// begin begins the copies. What cannot be copied stays, and is copied again next time.
-func (b *batch) begin() error {
-	r, copied := b.region, 0
-	defer r.recount()
-	b.parts = slices.DeleteFunc(b.parts, r.gone)
-	err := r.arrive()
-	if err == nil {
-		err = r.behind(r.link.out)
-	}
-	for err == nil && copied < len(b.parts) {
-		if p := b.parts[copied]; !p.saved {
-			err = r.link.copy(p, false)
-		}
-		if err == nil {
-			copied++
-		}
-	}
-	if copied > 0 {
-		passed, failed := r.link.dev.Record(r.link.out)
-		if b.passed = passed; failed != nil {
-			err, copied = errors.Join(err, failed), 0
-		}
-	}
-	for i, p := range b.parts {
-		if p.saved = p.saved || i < copied; i >= copied {
-			p.state = here
-		}
-	}
-	b.parts, b.begun = b.parts[:copied], true
-	return r.fails(err)
-}
-
-// ends asks the driver whether the copies are over, or failed.
-func (b *batch) ends() bool {
-	if b.passed != 0 {
-		passed, err := b.region.link.dev.Done(b.passed)
-		if passed || err != nil {
-			b.passed, b.failed = 0, err
-		}
-	}
-	return b.over()
-}
-
-// over reports whether the driver has said so.
-func (b *batch) over() bool { return b.begun && b.passed == 0 }
 
 // pick returns parts of at least n bytes that can leave, or all but busy ones. Those whose backup
 // has their contents come first.
@@ -105,12 +81,23 @@ func (r *Region) pick(n mem.Bytes, busy []driver.Handle) (picked []*part) {
 	return picked
 }
 
-// Copying reports whether copies out are under way, or wait for their turn.
+// Copying reports whether copies out are under way.
 func (r *Region) Copying() bool { return len(r.out) > 0 }
 
-// Copied reports whether Settle has something to do: a copy out was over, or had failed, when the
-// driver was asked last (Link.Turn).
-func (r *Region) Copied() bool { return len(r.out) > 0 && !r.open && r.out[0].over() }
+// Copied reports whether Settle has something to do: a copy out is over, or failed.
+func (r *Region) Copied() bool {
+	if len(r.out) == 0 || r.open {
+		return false
+	}
+	b := &r.out[0]
+	if b.passed != 0 {
+		passed, err := r.link.dev.Done(b.passed)
+		if passed || err != nil {
+			b.passed, b.failed = 0, err
+		}
+	}
+	return b.passed == 0
+}
 
 // Settle puts to sleep what has been copied, and returns how much. It does not wait.
 func (r *Region) Settle() (slept mem.Bytes, err error) {
@@ -123,12 +110,12 @@ func (r *Region) Settle() (slept mem.Bytes, err error) {
 			p.saved = p.saved && b.failed == nil
 		}
 		if b.failed != nil {
-			return slept, r.fails(b.failed)
+			return slept, b.failed
 		}
 		n, err := r.sleep(b.parts)
 		slept += n
 		if err != nil {
-			return slept, r.fails(err)
+			return slept, err
 		}
 	}
 	return slept, nil
@@ -136,7 +123,8 @@ func (r *Region) Settle() (slept mem.Bytes, err error) {
 
 // sleep releases the memory of parts whose contents the backup has.
 func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
-	parts = slices.DeleteFunc(parts, r.gone)
+	gone := func(p *part) bool { return !slices.Contains(r.parts, p) } // no longer the region's
+	parts = slices.DeleteFunc(parts, gone)
 	asleep, err := r.link.dev.Sleep(handlesOf(parts))
 	for _, p := range parts {
 		// Even where the driver did not release the memory, it is unmapped.
@@ -147,9 +135,6 @@ func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
 	}
 	return n, err
 }
-
-// gone reports whether a part is no longer the region's.
-func (r *Region) gone(p *part) bool { return !slices.Contains(r.parts, p) }
 
 func handlesOf(parts []*part) (handles []driver.Handle) {
 	for _, p := range parts {
