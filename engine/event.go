@@ -123,8 +123,9 @@ const (
 	// MeansRoom: where no memory can be made the request is refused, before the device is waited
 	// for: the runner can make room. It and the next are told by the runner.
 	MeansRoom
-	// MeansRise: a request that is planned where a handle rests is refused: a region is leaving, so
-	// handles rise. Elsewhere it would take the place of other planned blocks, and so would they.
+	// MeansRise: a request that is planned where a handle rests is refused (RefusedResting): a
+	// region is leaving, so handles rise. Elsewhere it would take the place of other planned
+	// blocks, and so would they.
 	MeansRise
 )
 

@@ -23,18 +23,21 @@ const (
 	RefusedPending
 	// RefusedPlace: the place of an Exact request is not free, or not mapped.
 	RefusedPlace
+	// RefusedResting: a handle rests where the request is planned (MeansRise).
+	RefusedResting
 )
 
 var reasonNames = [...]string{
 	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window",
-	RefusedPending: "pending", RefusedPlace: "place",
+	RefusedPending: "pending", RefusedPlace: "place", RefusedResting: "resting",
 }
 
 // NoMemory reports whether a request was refused because there is no room for it: the device is
-// full, a limit is reached, or the block is larger than either. code is the driver's last, or 0.
+// full, a limit is reached, or the block is larger than either; or its place has none for now. code
+// is the driver's last, or 0.
 func (r Reason) NoMemory(code int) bool {
 	switch r {
-	case RefusedSize, RefusedLimit, RefusedWindow:
+	case RefusedSize, RefusedLimit, RefusedWindow, RefusedResting:
 		return true
 	case RefusedDevice:
 		return code == 0 || code == driver.CodeOutOfMemory

@@ -155,7 +155,7 @@ func (p *Pool) means(wait bool) (m engine.Means) {
 // afterRoom makes closed regions give up memory for a request that was refused, and reports whether
 // it is tried again: the last time with all that the policy can do.
 func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
-	var refused *RefusedError
+	refused := &RefusedError{}
 	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
 		p.full = p.reserved()
 	}
@@ -165,10 +165,13 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	p.waited = true
 	start := time.Now()
 	defer func() { p.traced(start, "region: a request waits", "bytes", int64(ev.Asked)) }()
+	if refused.Reason == engine.RefusedResting {
+		ev.Means = p.means(p.awaitOut(nil, 1) > 0)
+		return true
+	}
 	idle := max(p.wanted()-p.policy.Stats().Load, 0)
-	wait := ev.Means&engine.MeansRise != 0
-	if wait && p.awaitOut(nil, 1) > 0 || p.makeRoom(max(ev.Asked-idle, leastRoom), nil) {
-		ev.Means = p.means(wait)
+	if p.makeRoom(max(ev.Asked-idle, leastRoom), nil) {
+		ev.Means = p.means(ev.Means&engine.MeansRise != 0)
 	} else {
 		ev.Means = 0
 	}

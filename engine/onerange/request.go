@@ -28,7 +28,7 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.grant(at, 0, out)
 	}
 	if planned && a.prefers(engine.MeansRise) && e.isFreeOnceRisen(a.arena, at, at+a.n) {
-		return e.refuse(engine.RefusedLimit, out)
+		return e.refuse(engine.RefusedResting, out)
 	}
 	if a.prefers(engine.MeansPoll) && e.idx.Total().Pending+e.lentPending > 0 &&
 		(planned || e.idx.Fit(a.arena, a.n).Size() == 0) {
