@@ -26,13 +26,14 @@ func (c *counting) Gaps(s uint32) iter.Seq[index.Gap] {
 	}
 }
 
-// TestCrowd: however many gaps there are, what a request or the end of a step walks is bounded.
+// TestCrowd: however many gaps there are, what a request or the end of a step walks is bounded. The
+// requests are planned where a block lies, and handles may rise.
 func TestCrowd(t *testing.T) {
-	const most, blocks = 12 * mostGaps, 24_000
+	const most, blocks = 2 * mostGaps, 24_000
 	idx := &counting{Index: index.NewModel()}
 	e := New(DefaultConfig(), idx)
 	rng := rand.New(rand.NewPCG(3, 3))
-	req, worst := uint64(0), 0
+	req, worst, taken := uint64(0), 0, mem.Addr(0)
 	var ops []engine.Op
 	run := func(ev engine.Event) (last engine.Op) {
 		idx.walked = 0
@@ -50,7 +51,8 @@ func TestCrowd(t *testing.T) {
 	alloc := func() mem.Addr {
 		req++
 		op := run(engine.Event{Kind: engine.EvAlloc, Req: req,
-			Asked: 1 + mem.Bytes(rng.Int64N(int64(6*mem.MiB)))})
+			Asked: 1 + mem.Bytes(rng.Int64N(int64(6*mem.MiB))), Addr: taken,
+			Means: engine.MeansRise})
 		if op.Kind != engine.OpGrant {
 			t.Fatalf("request %d is answered by %+v", req, op)
 		}
@@ -60,6 +62,7 @@ func TestCrowd(t *testing.T) {
 	for i := range live {
 		live[i] = alloc()
 	}
+	taken = live[1]
 	free := func(i int) { run(engine.Event{Kind: engine.EvFree, Addr: live[i]}) }
 	for round := range 6 { // the first leaves a gap after each other block
 		for i := 0; i < blocks; i += 2 {

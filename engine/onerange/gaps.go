@@ -42,39 +42,47 @@ func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	if e.tooFragmented(s) {
 		return
 	}
-	for _, g := range e.gapsOnceRisen(s) {
+	gaps := append(slices.Collect(e.idx.Gaps(s)), e.resting(s)...)
+	slices.SortFunc(gaps, byPlace)
+	for i, g := range gaps {
+		if i+1 < len(gaps) && gaps[i+1].Lo == g.Hi {
+			gaps[i+1].Lo = g.Lo
+			continue
+		}
 		do(engine.Range{Addr: e.addr(g.Lo), Size: bytesOf(g.Size())})
 	}
 }
 
 // isFreeOnceRisen reports whether all of [lo, hi) is free in an arena, or a place of handles that
-// rest.
+// rest. It walks no gaps: an arena may have any number, and each request may come here.
 func (e *Engine) isFreeOnceRisen(s uint32, lo, hi unit) bool {
-	return slices.ContainsFunc(e.gapsOnceRisen(s),
-		func(g index.Gap) bool { return g.Lo <= lo && g.Hi >= hi })
+	at := max(lo, e.idx.Gap(s, lo).Hi)
+	if p := int(at / pageUnits); at < hi && p < len(e.pages) && e.pages[p] != 0 {
+		return false // a block lies there
+	}
+	places := e.resting(s)
+	slices.SortFunc(places, byPlace)
+	for _, p := range places {
+		if p.Lo <= at && at < p.Hi {
+			at = max(p.Hi, e.idx.Gap(s, p.Hi).Hi)
+		}
+	}
+	return at >= hi
 }
 
-// gapsOnceRisen returns the gaps of an arena with the places of handles that rest, by address. Such
-// a handle is back there when memory is needed.
-func (e *Engine) gapsOnceRisen(s uint32) []index.Gap {
-	gaps := slices.Collect(e.idx.Gaps(s))
+// resting returns the places of an arena's handles that rest. Such a handle is back there when
+// memory is needed.
+func (e *Engine) resting(s uint32) (places []index.Gap) {
 	for x := range e.views {
 		v := &e.views[x]
 		if s != 0 && v.arena == s && v.isFormer() && e.handles[v.handles[0]].rests {
-			gaps = append(gaps, index.Gap{Lo: v.at, Hi: v.at + v.size})
+			places = append(places, index.Gap{Lo: v.at, Hi: v.at + v.size})
 		}
 	}
-	slices.SortFunc(gaps, func(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) })
-	joined := gaps[:0]
-	for _, g := range gaps {
-		if last := len(joined) - 1; last >= 0 && joined[last].Hi == g.Lo {
-			joined[last].Hi = g.Hi
-		} else {
-			joined = append(joined, g)
-		}
-	}
-	return joined
+	return places
 }
+
+func byPlace(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) }
 
 func (e *Engine) arenaOf(id mem.StreamID, ofSmall bool) uint32 {
 	h := e.heapOfKey[heapKey{stream: id}]
