@@ -75,13 +75,13 @@ func (d *Device) rests(x *handle) {
 	x.rests, x.memory = true, nil
 }
 
-// Raise makes memory for resting handles whose own memory was released to the driver, in place of
-// spare memory; Risen returns them, too. Otherwise they would rest for ever, and their caller would
-// make other handles instead.
+// Raise makes memory for resting handles whose own memory was released to the driver, or was to be,
+// in place of spare memory; Risen returns them, too. Otherwise they would rest for ever, and their
+// caller would make other handles instead.
 func (d *Device) Raise() error {
 	var lost []*handle
 	for _, x := range d.handles {
-		if x.rests && x.guest == nil {
+		if x.rests && (x.guest == nil || !x.isWhole()) {
 			lost = append(lost, x)
 		}
 	}
@@ -122,6 +122,14 @@ func (x *handle) forsake() {
 		m.guests = slices.DeleteFunc(m.guests, func(y *handle) bool { return y == x })
 		x.guest = nil
 	}
+}
+
+// mayRise reports whether a guest is back with its memory.
+func (x *handle) mayRise() bool { return x.rests && x.isWhole() }
+
+// isWhole reports whether all places are mapped: some are not where a call has failed.
+func (x *handle) isWhole() bool {
+	return !slices.ContainsFunc(x.places, func(p *place) bool { return !p.mapped })
 }
 
 // Resting returns how much memory the handles that rest had.
@@ -172,7 +180,7 @@ func (d *Device) giveUp(x *handle) error {
 		return nil
 	}
 	x.memory = nil
-	if i := slices.IndexFunc(m.guests, func(y *handle) bool { return y.rests }); i >= 0 {
+	if i := slices.IndexFunc(m.guests, (*handle).mayRise); i >= 0 {
 		y := m.guests[i]
 		d.wakes(y, m)
 		d.spare.risen = append(d.spare.risen, y.name)

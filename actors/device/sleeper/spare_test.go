@@ -58,6 +58,31 @@ func TestRests(t *testing.T) {
 	k.end()
 }
 
+// TestRisesWhole: a handle does not rise while one of its places is not mapped, since a call of the
+// driver has failed. It has memory again when some is spare.
+func TestRisesWhole(t *testing.T) {
+	k := newKit(t)
+	h := k.borrow()
+	if err := k.Unmap(k.at(12), page); err != nil {
+		t.Fatal(err)
+	}
+	k.fault.Set(devicetest.Rule{Kind: devicetest.CallUnmap, Nth: 2, Code: 2})
+	if err := k.Release(h); err == nil {
+		t.Fatal("the second place was not to be unmapped")
+	}
+	k.fault.Set()
+	k.put(k.at(12), h, page)
+	k.giveBack(h)
+	if risen := k.Risen(); len(risen) > 0 {
+		t.Errorf("%v have risen, and are not mapped", risen)
+	}
+	if err := k.Raise(); err != nil || !slices.Equal(k.Risen(), k.handles[:1]) {
+		t.Errorf("it does not rise: %v", err)
+	}
+	k.awake("it has risen")
+	k.end()
+}
+
 // TestSpareIsNeverBesideNew: what needs memory of another size gives as much of what is spare back
 // first, and what rested there sleeps.
 func TestSpareIsNeverBesideNew(t *testing.T) {
