@@ -144,6 +144,9 @@ func TestPlansHoldWhileStatesLeaveSlowly(t *testing.T) {
 		if maps := s.Engine.Maps - before.Engine.Maps; n >= 5 && maps > 0 {
 			t.Errorf("step %d: %d handles are mapped", n, maps)
 		}
+		if retries := s.Retries - before.Retries; n >= 5 && retries > 0 {
+			t.Errorf("step %d: %d requests count as tried again", n, retries)
+		}
 	}
 }
 

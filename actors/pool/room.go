@@ -162,13 +162,13 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	if ev.Means == 0 {
 		return false
 	}
-	p.waited = true
 	start := time.Now()
 	defer func() { p.traced(start, "region: a request waits", "bytes", int64(ev.Asked)) }()
-	if refused.Reason == engine.RefusedResting {
+	if refused.Reason == engine.RefusedResting { // no retry: there may be memory elsewhere
 		ev.Means = p.means(p.awaitOut(nil, 1) > 0)
 		return true
 	}
+	p.waited = true
 	idle := max(p.wanted()-p.policy.Stats().Load, 0)
 	if p.makeRoom(max(ev.Asked-idle, leastRoom), nil) {
 		ev.Means = p.means(ev.Means&engine.MeansRise != 0)
