@@ -196,6 +196,7 @@ def outcome(report):
     "line",
     [
         "train_llama.py --eval-every 2 --batch-change 1:2",
+        "train_idle.py --eval-every 2",
         "train_moe.py --preset mixtral",
         "train_moe.py --preset qwen --recompute",
         "train_moe.py --preset fine",
