@@ -64,16 +64,16 @@ func (d *failing) Await(s mem.StreamID, f driver.Fence) error {
 
 const failingUnit = 64 * mem.MiB
 
-// crowd is a random program with five regions, more than the device has room for.
-type crowd struct {
+// fullDevice is a random program with five regions, more than the device has room for.
+type fullDevice struct {
 	*Local
 	t       *testing.T
 	dev     *failing
 	live    []mem.Addr
-	regions [5]crowded
+	regions [5]fullRegion
 }
 
-type crowded struct {
+type fullRegion struct {
 	number uint64
 	open   bool
 	blocks []mem.Addr
@@ -90,11 +90,11 @@ func TestAwayFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := &crowd{Local: l, t: t, dev: dev}
+		k := &fullDevice{Local: l, t: t, dev: dev}
 		for i := range k.regions {
 			number, err := region.Number(fmt.Sprintf("test: fails %d", i))
 			k.must(err)
-			k.regions[i] = crowded{number: number, open: true}
+			k.regions[i] = fullRegion{number: number, open: true}
 		}
 		for n := range 500 {
 			dev.on.Store(n > 50 && n%3 == 0)
@@ -108,14 +108,14 @@ func TestAwayFails(t *testing.T) {
 	}
 }
 
-func (k *crowd) must(err error) {
+func (k *fullDevice) must(err error) {
 	k.t.Helper()
 	if err != nil {
 		k.t.Error(err)
 	}
 }
 
-func (k *crowd) act(r *rand.Rand, x *crowded) {
+func (k *fullDevice) act(r *rand.Rand, x *fullRegion) {
 	switch dice := r.IntN(100); {
 	case dice < 25:
 		if at, err := k.Malloc(0, mem.Bytes(1+r.IntN(4))*failingUnit); err == nil {
@@ -146,7 +146,7 @@ func (k *crowd) act(r *rand.Rand, x *crowded) {
 	}
 }
 
-func (k *crowd) open(x *crowded) error {
+func (k *fullDevice) open(x *fullRegion) error {
 	if err := k.BeginAwake(x.number, 0); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (k *crowd) open(x *crowded) error {
 }
 
 // end opens one region after the other, where no call fails.
-func (k *crowd) end() {
+func (k *fullDevice) end() {
 	k.dev.on.Store(false)
 	for _, at := range k.live {
 		k.must(k.Release(at))

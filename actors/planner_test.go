@@ -159,7 +159,7 @@ func TestAStrayEndsThePlanForItsStep(t *testing.T) {
 		l.step(sizes)
 	}
 	if hits := l.step(slices.Insert(slices.Clone(sizes), 100, 777*mem.KiB)); hits != 100 {
-		t.Errorf("%d hits in a step with a stray in its middle, expected those before it, 100",
+		t.Errorf("%d hits in a step with an odd request in its middle, expected those before it, 100",
 			hits)
 	}
 	if hits := l.step(sizes); hits != 200 {

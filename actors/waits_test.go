@@ -59,11 +59,11 @@ func newBehind(t *testing.T, off without.Set, h busy) *behind {
 // busy is a host whose threads have better things to do than to wait.
 type busy struct {
 	*host.Model
-	hurried bool
-	pools   int
+	cannotWait bool
+	pools      int
 }
 
-func (h busy) MayWait() bool { return !h.hurried }
+func (h busy) MayWait() bool { return !h.cannotWait }
 func (h busy) Captures() int { return h.pools }
 
 func (b *behind) sleep(d time.Duration) {

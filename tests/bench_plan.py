@@ -30,7 +30,7 @@ RECORDED = (
     "more/megatron_vpp.r3",
     "more/megatron_vpp2.r0",
 )
-PATIENCE = 60  # seconds of minimalloc
+TIMEOUT = 60  # seconds of minimalloc
 MADE_UP = (110_000, 1_100_000)  # blocks at least
 BEFORE_CANCEL = 5  # seconds
 
@@ -141,7 +141,7 @@ def main() -> None:
                 f"--capacity={CAPACITY}",
                 "--output=/dev/null",
             ]
-            _, seconds, memory = isolated(command, PATIENCE)
+            _, seconds, memory = isolated(command, TIMEOUT)
             theirs += seconds
             cells.append(f"{seconds:.2f} s; {memory:.0f} MiB")
         row(path.name.split(".")[0], blocks(path), cells)

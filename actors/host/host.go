@@ -5,7 +5,7 @@
 //
 // One lock guards all of it: the index of free and live blocks, the cursors in the schedules, and
 // the log of requests and frees. The pool actor holds the lock for as long as a message takes,
-// driver calls included; everybody else for a few loads and stores.
+// driver calls included; others for a few loads and stores.
 package host
 
 import (

@@ -1,4 +1,4 @@
-// Package step reads what was logged of a training step: once, for everybody.
+// Package step reads what was logged of a training step: once, for all that need it.
 //
 //	log: hits, misses, frees ──► Reader.Read ──► Step: requests with lifetimes, by arena (planner)
 //	                                                   the peak of the load (warning)

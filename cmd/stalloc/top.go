@@ -61,7 +61,7 @@ Where a terminal is too narrow for a row, columns are left out, plan first.
 On a terminal it refreshes: q quits, s sorts by the next column. Otherwise, and
 with --once, it prints once. --metrics serves Prometheus at
 127.0.0.1:PORT/metrics until it is interrupted, to this user and root only;
---listen chooses another address, which serves everybody who can reach it.
+--listen chooses another address, which serves anyone who can reach it.
 /grafana.json there is a dashboard.`,
 		Example: `  stalloc top
   stalloc top --pid 4242 --once --format json

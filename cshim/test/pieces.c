@@ -118,7 +118,7 @@ void piece_use(struct worker *w, struct piece *p)
 	stalloc_record_stream(p->at, road_stream(road));
 }
 
-static void give_unseen(struct worker *w, struct piece *p)
+static void give_unchecked(struct worker *w, struct piece *p)
 {
 	piece_claim(p, false);
 	let_go(w, p);
@@ -129,13 +129,13 @@ void piece_give(struct worker *w, struct piece *p)
 {
 	if (!p->at) return;
 	piece_check(p);
-	give_unseen(w, p);
+	give_unchecked(w, p);
 }
 
 void piece_dream(struct worker *w, struct piece *p)
 {
 	if (kit_below(&w->random, 4) == 0) piece_use(w, p);
-	give_unseen(w, p);
+	give_unchecked(w, p);
 }
 
 void piece_wake(const struct piece *p, bool kept)

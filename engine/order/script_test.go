@@ -18,7 +18,7 @@ import (
 //
 //	at TIME              the host's time
 //	pass STREAM          the device has done all work on it that was queued so far
-//	malloc NAME SIZE     with stream=, pool=, hurried (it cannot wait), capturing, gone (its stream
+//	malloc NAME SIZE     with stream=, pool=, nowait (it cannot wait), capturing, gone (its stream
 //	                     may be destroyed); a NAME that waits comes again
 //	free NAME            with deferred, idle
 //	use NAME stream=     another stream uses it
@@ -93,7 +93,7 @@ func (s *scripted) line(t *testing.T, words []string) string {
 			s.names[plain[1]] = s.last
 		}
 		ev.Kind, ev.Req, ev.Asked = engine.EvAlloc, s.names[plain[1]], size(t, plain[2])
-		ev.CanWait, ev.Persistent = !has["hurried"], !has["gone"]
+		ev.CanWait, ev.Persistent = !has["nowait"], !has["gone"]
 	case "free":
 		ev.Kind, ev.Addr = engine.EvFree, s.granted[s.names[plain[1]]].Addr
 		ev.Deferred, ev.Idle = has["deferred"], has["idle"]
@@ -125,7 +125,7 @@ func (s *scripted) words(words []string) (ev engine.Event, plain []string, has m
 			ev.Stream = mem.StreamID(n)
 		case "pool":
 			ev.Pool, _ = strconv.ParseUint(value, 10, 64)
-		case "hurried", "gone", "deferred", "idle":
+		case "nowait", "gone", "deferred", "idle":
 			has[key] = true
 		case "capturing":
 			ev.Capturing = true

@@ -187,7 +187,7 @@ func Serve(port int, read func() []page.Process) (*Server, error) {
 }
 
 // Listen answers on an address of this machine. Only on a loopback address of IPv4 the kernel tells
-// who asks: on others everybody is answered. gpus are for the capacity of devices.
+// who asks: on others any caller is answered. gpus are for the capacity of devices.
 func Listen(address string, port int, gpus []page.GPU, read func() []page.Process) (*Server,
 	error) {
 	ip := net.ParseIP(address)

@@ -245,7 +245,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestFile: a page in a folder where everybody may write is a file, and that of the process's user
+// TestFile: a page in a folder where any user may write is a file, and that of the process's user
 // alone. Nothing else is waited for, followed or believed.
 func TestFile(t *testing.T) {
 	w := pagetest.Start(t)

@@ -16,7 +16,7 @@ from ._examine import Finding, setting
 # Settings that make a process write files or listen; the trial drops them.
 _OUTWARD = ("trace", "oom_report", "metrics")
 
-_PATIENCE = 120  # seconds, for the trial and for nvidia-smi
+_TIMEOUT = 120  # seconds, for the trial and for nvidia-smi
 
 # Attributes of a device, as cuda.h numbers them.
 _VIRTUAL_MEMORY_MANAGEMENT = 102
@@ -111,7 +111,7 @@ def _smi(query: str, fields: str) -> Optional[list[list[str]]]:
     try:
         # The names of processes are bytes.
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_PATIENCE
+            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -135,7 +135,7 @@ def trial(device: int) -> Iterator[Finding]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             env=environment,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -61,6 +61,18 @@ PRIVATE = {
     "rung": "fallback",
     "overhang": "",
     "foretold": "",
+    "anybodys": "",
+    "burnt": "",
+    "employ": "use",
+    "forsake": "drop",
+    "hasty": "",
+    "hurried": "",
+    "in vain": "for nothing",
+    "lack": "miss",
+    "patience": "timeout",
+    "playing": "",
+    "untold": "",
+    "wish": "",
 }
 WORDS = re.compile(rf"\b({'|'.join(PRIVATE)})(e?s)?\b", re.IGNORECASE)
 # Where words are about something else: what was, and this list.

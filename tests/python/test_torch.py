@@ -77,7 +77,7 @@ def test_statistics(stub):
     python(code, stub.path)
 
 
-def test_native_allocator_has_no_statistic_that_we_lack(stub):
+def test_we_have_each_statistic_of_the_native_allocator(stub):
     source = (
         "import torch, inspect, re\n"
         "text = inspect.getsource(torch.cuda.memory.memory_summary)\n"

@@ -34,13 +34,13 @@ func (w *worker) step(p program) {
 		if w.random.IntN(3) == 0 { // else at the same instant as the last: then threads contend
 			time.Sleep(time.Duration(1+w.random.IntN(3)) * time.Microsecond)
 		}
-		if w.strays() {
-			w.stray()
+		if w.deviates() {
+			w.deviate()
 		}
 		switch b := w.now[o.id]; {
 		case !o.free:
 			size := o.size
-			if w.strays() {
+			if w.deviates() {
 				size += mem.Bytes(w.random.Int64N(int64(mem.MiB)))
 			}
 			w.now[o.id] = w.malloc(size)
@@ -58,8 +58,8 @@ func (w *worker) step(p program) {
 	w.drop(4)
 }
 
-// strays reports whether it is time for what no program says.
-func (w *worker) strays() bool { return w.random.Float64() < w.run.noise }
+// deviates reports whether it is time for what no program says.
+func (w *worker) deviates() bool { return w.random.Float64() < w.run.noise }
 
 // keep asks for blocks that stay.
 func (w *worker) keep(sizes []mem.Bytes) {
@@ -85,8 +85,8 @@ func (w *worker) clear() {
 	w.gradients = nil
 }
 
-// stray does something that no program says.
-func (w *worker) stray() {
+// deviate does something that no program says.
+func (w *worker) deviate() {
 	switch w.random.IntN(6) {
 	case 0:
 		w.others = append(w.others, w.malloc(drawSize(w.random, w.run.largest)))

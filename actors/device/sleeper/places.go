@@ -57,7 +57,7 @@ func (d *Device) fill(x *handle) error {
 		if err := d.part(x.places); err != nil {
 			return err
 		}
-		x.forsake()
+		x.dropGuest()
 	}
 	m, err := d.take(x.size)
 	if err == nil {

@@ -112,12 +112,12 @@ func (d *Device) wakes(x *handle, m *memory) {
 	} else {
 		d.asleep -= x.size
 	}
-	x.forsake()
+	x.dropGuest()
 	x.memory, x.rests = m, false
 }
 
-// forsake stops counting a handle as mapped to memory of others.
-func (x *handle) forsake() {
+// dropGuest stops counting a handle as mapped to memory of others.
+func (x *handle) dropGuest() {
 	if m := x.guest; m != nil {
 		m.guests = slices.DeleteFunc(m.guests, func(y *handle) bool { return y == x })
 		x.guest = nil
@@ -196,7 +196,7 @@ func (d *Device) release(m *memory) error {
 		if err := d.part(x.places); err != nil {
 			return err
 		}
-		x.forsake()
+		x.dropGuest()
 	}
 	return d.Device.Release(m.real)
 }

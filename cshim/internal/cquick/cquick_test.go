@@ -22,7 +22,7 @@ func TestLockStep(t *testing.T) {
 	}{
 		{"regular", noise{regular: true}, 0, 0, 0.6, nil, 0},
 		{"regular, looked at", noise{regular: true, goes: 2}, 0, 0, 0.6, nil, 0},
-		{"regular, with strays", noise{regular: true, insert: 1}, 0, 0, 0.6, nil, 0},
+		{"regular, with odd requests", noise{regular: true, insert: 1}, 0, 0, 0.6, nil, 0},
 		{"exact", noise{}, 0, 0, 0.6, nil, 0},
 		{"exact, looked at", noise{goes: 20}, 0, 0, 0.6, nil, 0},
 		{"planned", noise{goes: 3}, 300, 0, 0.5, nil, 0},

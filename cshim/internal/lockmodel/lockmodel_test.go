@@ -26,7 +26,7 @@ const (
 
 type goroutine struct {
 	at, spun   int8
-	hasP       bool // what the collector waits to get from everybody
+	hasP       bool // what the collector waits to get from all threads
 	willUnlock bool // what C is called for
 }
 

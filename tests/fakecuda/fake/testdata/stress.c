@@ -116,7 +116,7 @@ static void must_fault(stalloc_cu_addr addr)
 	MUST(WIFSIGNALED(state));
 }
 
-static void stray(void)
+static void invalid_accesses(void)
 {
 	stalloc_cu_addr addr;
 	stalloc_cu_handle handle;
@@ -213,7 +213,7 @@ int main(int argc, char **argv)
 	}
 	OK(stalloc_device_open(&driver, 0, &dev, &facts));
 	MUST(facts.granularity == PAGE && facts.count == 2);
-	stray();
+	invalid_accesses();
 	larger();
 	context_restored();
 	capture(driver.handle);
