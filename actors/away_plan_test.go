@@ -121,7 +121,7 @@ func TestLendingStepsArePlanned(t *testing.T) {
 // request waits for its planned place: elsewhere it would be in the way of others, and handles
 // would be mapped in every step.
 func TestPlansHoldWhileStatesLeaveSlowly(t *testing.T) {
-	const out, back = mem.StreamID(1)<<48 + 1, mem.StreamID(1)<<48 + 2
+	const out, back = sim.FirstMade, sim.FirstMade + 1
 	gpu := sim.New(sim.Config{Capacity: 4 * mem.GiB, Manual: true})
 	copied := mem.Tick(0)
 	k := newDecoderOn(t, gpu, func() {

@@ -14,7 +14,7 @@ import (
 // TestLateFreesStay: where a freed block of a region is still used by another stream, its memory
 // does not leave with the rest, neither when the region is closed nor when a request is short.
 func TestLateFreesStay(t *testing.T) {
-	const unit, copies = 16 * mem.MiB, mem.StreamID(1)<<48 + 1 // of copies out
+	const unit, copies = 16 * mem.MiB, sim.FirstMade // of copies out
 	for _, all := range []bool{true, false} {
 		gpu := sim.New(sim.Config{Capacity: 8 * unit, Manual: true})
 		k := newAwayKitOn(t, gpu, gpu, unit)
@@ -99,11 +99,8 @@ func TestRequestsBesideWhatLeaves(t *testing.T) {
 	if now := testing.AllocsPerRun(200, ask); now > before+5 {
 		t.Errorf("a request allocates %v times, %v where nothing leaves", now, before)
 	}
-	for range 4 { // one batch after the other
-		gpu.Finish(1<<48 + 1)
-		ask()
-	}
-	if k.Stats().Asleep != 512*mem.MiB {
+	gpu.Finish(sim.FirstMade)
+	if ask(); k.Stats().Asleep != 512*mem.MiB {
 		t.Errorf("%v are away, not 512 MiB", k.Stats().Asleep)
 	}
 }

@@ -6,13 +6,14 @@ import (
 
 	"stalloc/actors/host"
 	"stalloc/actors/region"
+	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 )
 
 // TestNoMemoryWhileARegionLeaves: a request that finds no memory is not tried again behind each
 // batch, for it would make what there is and give all back each time.
 func TestNoMemoryWhileARegionLeaves(t *testing.T) {
-	const unit, copies = 128 * mem.MiB, mem.StreamID(1)<<48 + 1
+	const unit, copies = 128 * mem.MiB, sim.FirstMade
 	h := host.NewModel()
 	k := newKitOn(t, h)
 	number, err := region.Number("test: leaves")

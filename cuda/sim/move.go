@@ -5,15 +5,16 @@ import (
 	"stalloc/internal/mem"
 )
 
-// firstMade is the first stream that NewStream returns: no program has one of that number.
-const firstMade = mem.StreamID(1) << 48
+// FirstMade is the first stream that NewStream returns, the next ones follow: no program has one of
+// that number.
+const FirstMade = mem.StreamID(1)<<48 + 1
 
 // NewStream implements device.Mover.
 func (d *Device) NewStream() (mem.StreamID, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.madeStreams++
-	return firstMade + mem.StreamID(d.madeStreams), nil
+	return FirstMade + mem.StreamID(d.madeStreams-1), nil
 }
 
 // DropStream implements device.Mover. Its work ends.
