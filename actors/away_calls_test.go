@@ -131,19 +131,21 @@ func TestStepsSettle(t *testing.T) {
 // another size. What the region gives up in the next step is made for it anew, where it was: a
 // program that does the same again has as many handles as before.
 func TestWhatRestsIsMadeAgain(t *testing.T) {
-	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB})
-	k := newAwayKitOn(t, gpu, gpu, 512*mem.MiB)
-	var early, s Stats
-	for i := range 12 {
-		k.step(14)
-		if s = k.Stats(); i == 3 {
-			early = s
+	synctest.Test(t, func(t *testing.T) { // or the mover would look at any moment of a step
+		gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB})
+		k := newAwayKitOn(t, gpu, gpu, 512*mem.MiB)
+		var early, s Stats
+		for i := range 12 {
+			k.step(14)
+			if s = k.Stats(); i == 3 {
+				early = s
+			}
 		}
-	}
-	if s.Engine.Creates > early.Engine.Creates || s.Engine.Mapped > early.Engine.Mapped {
-		t.Errorf("%d handles were made by step 4, %d by step 12; %d and %d are mapped",
-			early.Engine.Creates, s.Engine.Creates, early.Engine.Mapped, s.Engine.Mapped)
-	}
+		if s.Engine.Creates > early.Engine.Creates || s.Engine.Mapped > early.Engine.Mapped {
+			t.Errorf("%d handles were made by step 4, %d by step 12; %d and %d are mapped",
+				early.Engine.Creates, s.Engine.Creates, early.Engine.Mapped, s.Engine.Mapped)
+		}
+	})
 }
 
 // TestBackupOfOtherHandles: a region whose handles change keeps no more on the host than it has.
