@@ -133,9 +133,7 @@ class Ledger:
                 self.places.add(described(self._about))
             self.entries[key_of(key)] = result
             self._note(key, wall)
-            line = json.dumps({"key": key, "result": result, **self._about})
-            with self.path.open("a") as file:
-                file.write(line + "\n")
+            add(self.path, json.dumps({"key": key, "result": result, **self._about}))
         return result
 
     def _note(self, key, wall):
@@ -168,9 +166,14 @@ def append(path, row):
     of = {"cores": os.cpu_count(), "commit": commit(), "date": datetime.date.today().isoformat()}
     line = json.dumps({**row, **of, "command": command})
     if path:
-        with path.open("a") as kept:
-            kept.write(line + "\n")
+        add(path, line)
     return line
+
+
+def add(path, line):
+    """Adds a line to a file, which other processes may do at the same time: it is one write."""
+    with path.open("ab", buffering=0) as file:
+        file.write(line.encode() + b"\n")
 
 
 def described(entry):
