@@ -2,9 +2,9 @@
 // and reserves hardly more than the blocks need. A stream's memory is one contiguous range: a
 // request gets the smallest gap that fits; if none fits, free physical pages are stitched for it.
 // Once a step has repeated, request for request, later ones are served from a plan. Plans buy time:
-// a planned request and its free take half of what others do, without driver calls; the memory that
-// is needed is nearly the same with and without them. PyTorch users want the Python package of the
-// same name; this package embeds the same engine in a Go program.
+// a planned request needs no search for a gap and no driver call. The memory that is needed is
+// nearly the same with and without them. PyTorch users want the Python package of the same name;
+// this package embeds the same engine in a Go program.
 //
 //	gpu, err := stalloc.Open(stalloc.Options{}) // the first GPU
 //	if err != nil {

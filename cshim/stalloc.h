@@ -3,9 +3,9 @@
  * A stream's memory is one contiguous address range. A request gets the smallest gap that fits;
  * if none fits, free physical memory is stitched together behind new addresses. stalloc also
  * watches the steps of a training run: once a step repeats, request for request, later ones are
- * served from a plan, in half the time and without driver calls. This header is the interface of
+ * served from a plan, without a search and without driver calls. This header is the interface of
  * libstalloc.so, for PyTorch's pluggable allocator and for runtimes that embed it; stalloc_torch.h
- * has what PyTorch's adapter asks beside it, stalloc_solve.h plans without a GPU.
+ * has what PyTorch's adapter needs besides, stalloc_solve.h plans without a GPU.
  *
  * Every function may be called from any thread, with or without a current CUDA context, and takes
  * no lock of the caller's language (never the GIL). Sizes are bytes. `device` is a CUDA ordinal.

@@ -2,7 +2,7 @@
 
 A stream's memory is one contiguous range: a request gets the smallest gap that fits, or free
 physical memory is stitched together for it. Steps that repeat, request for request, are served
-from a plan: in half the time, without driver calls, and with about the same memory::
+from a plan, without a search and without driver calls, in about the same memory::
 
     import stalloc
 

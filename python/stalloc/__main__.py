@@ -28,9 +28,9 @@ def main() -> int:
         print(f"stalloc: {path} is missing; run `make build`, or reinstall it", file=sys.stderr)
         return 1
     if command == "fit":
-        # Which has this package, and trains. Of two the binary takes the last, the user's.
+        # This Python has the package, and trains. Of two the binary takes the last: the user's.
         arguments.insert(1, f"--python={sys.executable}")
-    # Python ignores it, and what is executed would inherit that.
+    # Python ignores this signal, and the binary would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         os.execv(path, ["stalloc", *arguments])

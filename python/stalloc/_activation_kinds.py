@@ -1,4 +1,4 @@
-"""What was learned of cycles: their kinds, and a thread that plans them beside the program."""
+"""What is known of cycles, by kind, and a thread that plans them while the program runs."""
 
 import queue
 import sys
@@ -11,7 +11,7 @@ from ._activation_plan import Cycle, Schedule, problem, schedule
 
 _OBSERVED = 3  # cycles of a kind are observed, with what was planned after each
 _MOST = 64  # kinds that are kept
-_SHARE = 256  # the limit has so many levels: a cycle that begins on another is of another kind
+_SHARE = 256  # levels of the limit: a cycle that begins on another one is of another kind
 RATE = 12e9  # bytes a second, until copies were timed
 
 
@@ -24,7 +24,7 @@ class Kind:
         self.schedule: Optional[Schedule] = None
 
     def settled(self, limit: int) -> bool:
-        """Whether nothing more is to be seen: it was seen often enough, or all fits by far."""
+        """Whether it need not be observed again: it was, often enough, or all fits easily."""
         plan = self.schedule
         fits = plan is not None and not plan.leave and plan.peak < 0.9 * limit
         return fits or plan is not None and self.observed >= _OBSERVED
@@ -42,7 +42,7 @@ class Kinds:
         self._kinds: dict[Hashable, Kind] = {}
         self._queue: queue.Queue[tuple[Kind, Cycle, float, float]] = queue.Queue()
         self._thread: Optional[threading.Thread] = None
-        self.largest = 0  # what a cycle would need if nothing moved, the most so far
+        self.largest = 0  # the most that a cycle so far would have needed if nothing had moved
         self._warned = False
 
     def find(self, first: Hashable, level: int) -> Kind:
@@ -58,7 +58,7 @@ class Kinds:
         return len(self._kinds)
 
     def forget(self) -> None:
-        """Memory was short: all is planned anew."""
+        """Memory was short: all is planned again."""
         for kind in self._kinds.values():
             kind.forget()
 

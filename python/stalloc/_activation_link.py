@@ -1,11 +1,10 @@
 """The device side of offloading: copies over streams of our own, marks, and the load.
 
-Everything is ordered by the stream that computes, so the host never waits. A copy out begins
-behind a mark on that stream, and its memory is given up where that stream waits for the copy: from
-there on it is free in the stream's order, whatever the allocator makes of it. record_stream()
-would keep it until the host sees the event pass; a host that is ahead of the device by a forward
-pass would have no use for it. A copy back goes into memory of that stream, so it begins behind a
-mark as well.
+Everything is ordered by the compute stream, so the host never waits. A copy out begins after an
+event on that stream, and its memory is given up where that stream waits for the copy: from there on
+it is free in stream order, under any allocator. record_stream() would keep it until the host sees
+that the event has completed, too late for a host that is ahead of the device by a forward pass. A
+copy back goes into memory of that stream, so it begins after an event, too.
 """
 
 import threading
@@ -13,7 +12,7 @@ from typing import Any, Optional
 
 from . import _host_memory
 
-_SAFE = 0.95  # of the link's measured rate is counted on
+_SAFE = 0.95  # of the link's measured rate, which plans count on
 
 
 class Link:
@@ -38,7 +37,7 @@ class Link:
         return bool(now == self.home and not self._torch.cuda.is_current_stream_capturing())
 
     def mark(self) -> Any:
-        """A mark on the device's time, here in the order of the program."""
+        """A mark on the device's time: an event on the current stream."""
         event = self._torch.cuda.Event(enable_timing=True)
         event.record(self._torch.cuda.current_stream(self.device))
         return event
@@ -50,17 +49,17 @@ class Link:
         return [int(marks[0].elapsed_time(mark) * 1e6) for mark in marks]
 
     def leave(self, memory: Any, to: Any) -> Any:
-        """Copies a storage's bytes to the host; returns the event behind that."""
+        """Copies a storage's bytes to the host; returns the event after that."""
         memory.record_stream(self.home)  # it may be another stream's
         return self._copy("out", self._out, to, memory)
 
     def back(self, source: Any) -> tuple[Any, Any]:
-        """Copies bytes back, into memory that is taken now; returns it with the event."""
+        """Copies bytes back, into memory that is allocated now; returns it with the event."""
         memory = self._torch.empty_like(source, device=self.device)
         return memory, self._copy("back", self._back, memory, source)
 
     def release(self, memory: Any) -> None:
-        """Memory that is given up serves others once its copies have passed."""
+        """Gives memory up: it serves others once its copies are done."""
         for stream in (self._out, self._back):
             memory.record_stream(stream)
 
@@ -100,7 +99,7 @@ class Link:
         return int(self._stats()["allocated_bytes"]["all"]["current"])
 
     def load(self) -> int:
-        """The most bytes of live tensors since the last call. PyTorch's peaks begin again."""
+        """The most bytes of live tensors since the last call. Resets PyTorch's peaks."""
         most = int(self._stats()["allocated_bytes"]["all"]["peak"])
         self.peak = max(self.peak, most)
         self._torch.cuda.reset_peak_memory_stats(self.device)

@@ -12,7 +12,7 @@ from ._activation_storages import Storages
 from ._activation_unplanned import Unplanned
 
 _LONGEST = 1 << 16  # places of a cycle
-_KNOWN = 4  # after so many kinds, another is taken to need no more than the largest
+_KNOWN = 4  # with so many kinds known, a new one is taken to need no more than the largest
 
 
 class Offloader:
@@ -55,7 +55,7 @@ class Offloader:
             }
 
     def set_limit(self, limit: int) -> None:
-        """Another limit: all is planned anew."""
+        """Another limit: all is planned again."""
         with self._lock:
             if limit != self._given:
                 self.kinds, self._given = Kinds(limit, self._link.between), limit
@@ -108,7 +108,7 @@ class Offloader:
         self._numbers.append(record)
         self._live += 1
         self._place()
-        # As long as there is memory for what stays, no more leaves than the link can carry.
+        # As long as memory suffices for what stays, no more leaves than the link can carry.
         room = self._observing and self._load < self.kinds.limit // 2
         if self._schedule is None and room and self._unplanned.is_busy(record.size):
             self.stayed[saved.LINK] += 1

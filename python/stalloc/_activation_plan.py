@@ -63,7 +63,7 @@ class Cycle:
         ]
 
     def loads(self) -> list[int]:
-        """By place: what all but idle items takes."""
+        """By place: the bytes of everything but idle items."""
         change = [0] * (len(self.sequence) + 1)
         for number in self.movable():
             item = self.items[number]
@@ -88,7 +88,7 @@ class Cycle:
         return max(map(sum, zip(self.loads(), self.idle())), default=0)
 
     def times(self, between: Callable[[list[Any]], list[int]]) -> list[int]:
-        """By place: when the device came there, in ns, without what it waited for copies."""
+        """By place: when the device came there, in ns, without its waits for copies."""
         flat = [mark for _, before, after in self.stalls for mark in (before, after)]
         moments = between([*self.marks, *flat])
         waited = [0] * (len(self.marks) + 1)
@@ -96,7 +96,7 @@ class Cycle:
         for (place, _, _), before, after in zip(self.stalls, ends, ends):
             waited[place + 1] += after - before
         passed = accumulate(waited[:-1])
-        # No two places are at once.
+        # No two places have the same time.
         return [at - late + place for place, (at, late) in enumerate(zip(moments, passed))]
 
 
@@ -106,7 +106,8 @@ def problem(
     """The problem for the planner: cycles of one sequence, the last one's times, bytes a second."""
     last = cycles[-1]
     loads = [max(at) for at in zip(*(cycle.loads() for cycle in cycles))]
-    # Where nothing is idle nothing can be done: the optimizer's step is no reason to plan less.
+    # Where nothing is idle nothing can leave: a peak there, as in the optimizer's step, must not
+    # make the plan impossible.
     loads = [load if idle else min(load, limit) for load, idle in zip(loads, last.idle())]
     items = []
     for number in last.movable():
@@ -168,7 +169,7 @@ def schedule(cycle: Cycle, times: Sequence[int], plan: dict[str, Any], limit: in
 
 
 def _delay_backs(cycle: Cycle, away: dict[int, tuple[int, int]], limit: int) -> None:
-    """What comes back at a place, and was to come a little later, waits for what still leaves."""
+    """What would come back above the limit, while others still leave, comes at a later place."""
     change = [0] * (len(cycle.sequence) + 1)
     for number in cycle.movable():
         item = cycle.items[number]

@@ -57,7 +57,7 @@ def caller_of(depth: int) -> str:
 
 
 def check_version(tensor: Any, version: int, shape: Any) -> None:
-    """Raises as autograd does, which cannot look through hooks."""
+    """Raises the error that autograd would raise if it could look through hooks."""
     if tensor._version != version:
         raise RuntimeError(
             f"one of the variables needed for gradient computation has been modified by an inplace "
@@ -72,8 +72,8 @@ class Kept:
     __slots__ = ("offloader", "tensor", "version")
 
     def __init__(self, tensor: Any, offloader: Any = None) -> None:
-        # A parameter is kept itself: its memory may be exchanged until it is needed. An output
-        # would keep itself alive by its graph.
+        # A leaf is kept itself: a parameter's memory may be exchanged before it is needed. An
+        # output would keep itself alive through its graph.
         self.tensor = tensor if tensor.is_leaf else tensor.detach()
         self.version, self.offloader = tensor._version, offloader
 
@@ -91,8 +91,8 @@ class Record:
         self.cycle, self.size, self.weak = cycle, flat.numel(), weak
         self.flat: Any = flat  # its bytes on the device; None while they are away
         self.piece: Any = None  # of host memory
-        self.out: Any = None  # the event behind the copy out, until it was awaited
-        self.back: Any = None  # behind the copy back, likewise
+        self.out: Any = None  # the event after the copy out, until it was waited for
+        self.back: Any = None  # after the copy back, likewise
         self.users = 0  # saved tensors
         self.needed = False
         self.ahead = False  # came back before it is needed, without a plan
@@ -115,7 +115,7 @@ class Saved:
         self.version, self.counter = tensor._version, counter
 
     def unpack(self) -> Any:
-        # The counter goes on counting for the tensor: another may change it as long as it lives.
+        # The counter counts for the tensor, too: somebody may change it as long as it lives.
         check_version(self.counter, self.version, self.shape)
         return self.offloader.restore(self)
 

@@ -22,7 +22,7 @@ class Storages:
         return self._torch.empty(0, dtype=self._torch.uint8, device=self._link.device).set_(storage)
 
     def counter(self, tensor: Any) -> Any:
-        """A tensor without memory that has the tensor's count of changes."""
+        """A tensor without memory that shares the tensor's version counter."""
         if tensor.dtype not in self._empty:
             self._empty[tensor.dtype] = self._torch.empty(
                 0, dtype=tensor.dtype, device=self._link.device
@@ -65,7 +65,7 @@ class Storages:
         record.cycle.items[record.number].back = record.cycle.place
 
     def bring(self, record: Record) -> None:
-        """What follows in the program has the record on the device."""
+        """From here on in the program's order, the record is on the device."""
         if record.flat is None:
             self.late += 1
             self._return(record)
@@ -84,7 +84,7 @@ class Storages:
         record.cycle.stalls.append((record.cycle.place, before, self._link.mark()))
 
     def retire(self, record: Record) -> None:
-        """Nobody needs it any more. Perhaps nothing is saved after it, as after an exception."""
+        """Nothing needs it any more. Perhaps nothing is saved after it, as after an exception."""
         copying = record.out is not None or record.back is not None
         if copying and record.flat is not None:
             self._link.release(record.flat)
@@ -95,8 +95,8 @@ class Storages:
             self._give(record)
 
     def settle(self) -> None:
-        """Gives the host memory up of what was retired while a copy was under way. The program's
-        stream waits for the copy."""
+        """Gives up the host memory of what was retired during a copy, for which the program's
+        stream waits."""
         while self._retired:
             record = self._retired.pop()
             for event in (record.out, record.back):

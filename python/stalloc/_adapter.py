@@ -1,6 +1,6 @@
 """The adapter: PyTorch's own interface for CUDA allocators, served by libstalloc.
 
-What is called here are the functions of lib/torch/adapter.cc, which _adapter_build finds.
+The functions that are called here are in lib/torch/adapter.cc; _adapter_build finds the library.
 """
 
 import ctypes

@@ -74,7 +74,7 @@ def release(torch: ModuleType) -> tuple[int, ...]:
 
 
 def _abi(torch: ModuleType) -> int:
-    return int(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True))  # the older one is gone
+    return int(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True))  # new releases have one ABI
 
 
 def _compiled(torch: ModuleType) -> Path:
@@ -119,7 +119,7 @@ def _writable(path: Path) -> Path:
                 return path
     except OSError:
         pass
-    return Path(tempfile.mkdtemp(prefix="stalloc-adapter-"))  # compiled anew by every process
+    return Path(tempfile.mkdtemp(prefix="stalloc-adapter-"))  # compiled by every process
 
 
 def _check_owner(path: Path) -> None:

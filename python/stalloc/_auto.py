@@ -19,7 +19,7 @@ from ._errors import SettingError, StallocError, StallocWarning
 # In the environment: the limit for activations that may leave the device, or auto.
 ACTIVATIONS = "STALLOC_OFFLOAD_ACTIVATIONS"
 _ON = ("1", "on", "true", "yes")
-_IMPORT = 4  # calls above lies the program's import of torch, whose line warnings name
+_IMPORT = 4  # calls above is the program's import of torch, whose line warnings name
 _OFF = ("", "0", "off", "false", "no")
 
 
@@ -44,7 +44,7 @@ def begin(promised: bool = False) -> None:
     _hook.arm(_enable)
 
 
-refusal: Optional[StallocError] = None  # why the program was not to go on
+refusal: Optional[StallocError] = None  # why the program must not go on
 
 
 def _enable() -> None:

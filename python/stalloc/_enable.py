@@ -38,7 +38,8 @@ def enable(
     override; None keeps the environment's value, and %r in a value is the rank.
     `more` takes settings of newer libraries. `route` is how stalloc enters PyTorch: "adapter"
     (compiled at the first start, see docs/pytorch.md), "pluggable" (PyTorch's
-    CUDAPluggableAllocator, which has not all functions and must be installed before CUDA starts),
+    CUDAPluggableAllocator, under which some functions do not work and which must be installed
+    before CUDA starts),
     or "auto": the adapter, or the pluggable allocator if there is no adapter.
 
     Returns True if stalloc now serves CUDA memory. On a machine without an NVIDIA driver, or

@@ -59,7 +59,7 @@ def system() -> Iterator[Finding]:
         yield Finding(
             "fix",
             "glibc",
-            libc or "this system's C library is none of GNU's",
+            libc or "this system's C library is not GNU's",
             f"use a system or an image with glibc {wanted} or later",
         )
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -206,7 +206,7 @@ def _adapter_of(version: str, cuda: str, package: str) -> Finding:
         _adapter_build.cuda_headers(torch)
     except StallocError as error:
         text = f"{str(error).removeprefix('stalloc: ')}; PyTorch's pluggable route serves"
-        without = "memory history, MemPool, IPC and graph trees, which that route has not"
+        without = "memory history, MemPool, IPC and graph trees, which do not work there"
         return Finding("note", "adapter", text, f"fix that, or do without {without}")
     return Finding("ok", "adapter", "compiled at the first start, which takes half a minute")
 

@@ -71,7 +71,7 @@ class HostMemory:
 
 
 def pin(torch: Any, size: int) -> Any:
-    """Pinned memory for CUDA in huge pages, as a tensor of bytes; None if it cannot be had.
+    """Pinned memory for CUDA in huge pages, as a tensor of bytes; None if there is none.
 
     PyTorch's own pinned memory is rounded up to a power of two. A forked child does not have it:
     its pages would be copied when they are written.

@@ -1,4 +1,4 @@
-"""NCCL and our memory: pools that are registered, and a fault in exporting."""
+"""NCCL and our memory: pools that are registered, and a bug of older releases."""
 
 import functools
 import os

@@ -70,9 +70,9 @@ class _Offloaded:
         self.always = False
         self.parts: list[Part] = []
         self.over = False  # its states stay on the device
-        self.fresh = 0  # steps in a row that have made states anew
+        self.fresh = 0  # steps in a row that made new states
         self.told = False
-        self.quiet = False  # reading the states does not wake them
+        self.quiet = False  # True: reading the states does not wake them
         self.pending = ""  # a warning that waits until they are read again
         self.made = False  # this step has made states
         self.done: list[Part] = []  # parts that a step which has failed has updated
@@ -106,13 +106,13 @@ class _Offloaded:
 
     @contextmanager
     def unread(self) -> Iterator[None]:
-        """Reading the states does not wake them, for one part after the other is awake."""
+        """Inside, reading the states does not wake them: the parts are awake one by one."""
         self.quiet = True
         try:
             yield
         finally:
             self.quiet = False
-        if self.pending:  # now, for where warnings are errors the parts that follow would not step
+        if self.pending:  # not earlier: as an error it would keep the parts that follow away
             self.told, text, self.pending = False, self.pending, ""
             self._warn(text)
 
@@ -129,10 +129,10 @@ class _Offloaded:
 
         @functools.wraps(whole)
         def step(optimizer: Any, closure: Any = None) -> Any:
-            offloaded = optimizer.__dict__.get("_stalloc")  # a copy has none
+            offloaded = optimizer.__dict__.get("_stalloc")  # a copied optimizer has none
             if offloaded is None or offloaded.over:
                 return whole(optimizer, closure)
-            if not offloaded.done:  # else the gradients are those of the step that is finished now
+            if not offloaded.done:  # else these gradients are of the step that is finished now
                 offloaded.loss = None
                 if closure is not None:
                     with offloaded.torch.enable_grad():

@@ -23,7 +23,7 @@ class Part:
     def __init__(self, torch: ModuleType, library: _library.Library, every: bool = False) -> None:
         self.torch, self.binding = torch, library
         self.tag = f"stalloc.offload.{next(_numbers)}"
-        self.every = every  # it has all states, whoever's they are
+        self.every = every  # it has all states, of whatever parameter
         self.parameters: list[Any] = []
         self.devices: set[int] = set()  # where the region has memory
         self.moved: set[int] = set()  # addresses of storages in it
@@ -86,10 +86,10 @@ class Part:
         return moved
 
     def held(self, optimizer: Any) -> bool:
-        """Whether others than the optimizer refer to states, or to dictionaries of them."""
+        """Whether anything but the optimizer refers to states, or to dictionaries of them."""
         alone = _offload_state.references({0: {}})[0]
         if _offload_state.references({0: optimizer.__dict__["state"]})[0] > alone + 1:
-            return True  # than __dict__
+            return True  # more refer to it than __dict__
         states = self.states(optimizer)
         if max(_offload_state.references(states), default=0) > alone + 1:
             return True

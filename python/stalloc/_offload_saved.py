@@ -48,7 +48,7 @@ def methods(torch: ModuleType, kind: Any) -> dict[str, Any]:
 def _on_host(
     torch: ModuleType, optimizer: Any, parts: list[Part], lend: Callable[[Any, Part], None]
 ) -> Iterator[None]:
-    """The optimizer has copies of its states on the host in their place."""
+    """Inside, copies on the host stand in for the optimizer's states."""
     copies: dict[Any, Any] = {}
     for part in parts:
         part.wake()

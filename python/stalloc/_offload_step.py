@@ -114,7 +114,7 @@ def unscale(optimizer: Any) -> None:
 
 
 def _loops(torch: ModuleType, group: dict[str, Any]) -> bool:
-    """Whether PyTorch chooses a loop because of some parameters of a group; then it is for all."""
+    """Whether some parameters make PyTorch loop over a group; then all of its parts are looped."""
     if group.get("foreach", True) is not None:
         return False
     module: Any = sys.modules[torch.optim.Optimizer.__module__]

@@ -26,7 +26,7 @@ def _function() -> Any:
 def solve(problem: dict[str, Any]) -> dict[str, Any]:
     """A residency.Plan for a residency.Problem, with Go's names of fields. Runs without the GIL.
 
-    Raises ValueError for a problem that cannot be read, or makes no sense.
+    Raises ValueError for a problem that cannot be read, or is invalid.
     """
     text = json.dumps(problem).encode()
     size = 1 << 16

@@ -15,8 +15,8 @@ class Stats:
     not: explain() says why. ``native_peak_reserved`` is the peak of what PyTorch's own allocator
     would have reserved for the same requests on this device, simulated for the first
     ``native_steps`` steps, 0 if unknown; ``native_ooms`` is 1 if the device would have been full.
-    ``asleep`` is what is away of tensors: what pause() released, and what offload() and awake()
-    have lent (``lent``). ``backup`` is the host memory that is kept for it.
+    ``asleep`` are the bytes of tensors that are away: what pause() released, and what offload() and
+    awake() have lent (``lent``). ``backup`` is the host memory that is kept for them.
     ``waits`` counts the requests that waited for other streams (``wait_ns`` in all) to avoid new
     memory; the device had work meanwhile.
 

@@ -18,14 +18,13 @@ VARIABLE = "STALLOC_SUMMARY"
 
 
 _owner = 0  # the process that writes it; a forked child inherits the handler only
-_promised = False  # to a person, who is told where nothing came of it
+_promised = False  # to the user, so a line says if there is no summary
 
 
 def at_exit(promised: bool = False) -> None:
     """Prints the summary once, when this process ends.
 
-    `promised`: the user ran this very process under stalloc, so a line says it if stalloc served
-    nothing.
+    `promised`: the user ran this very process under stalloc, so a line says if it served nothing.
     """
     global _owner, _promised
     _promised = promised

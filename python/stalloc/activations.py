@@ -7,8 +7,8 @@
 What autograd saves within the block, in tensors of 1 MiB or more, is copied to pinned host memory
 and comes back ahead of its use. The first steps copy all of it, and are observed: when each tensor
 was saved and needed, how much memory all else took, how fast the link is. From then on as few bytes
-leave as bring the peak under the limit, none where all fits, at times that plan/residency has
-chosen so that no kernel waits. Losses are the same bits.
+leave as bring the peak under the limit, none where everything fits, at times that plan/residency
+has chosen so that kernels wait as little as possible. Losses have the same bits.
 """
 
 import contextlib
@@ -53,20 +53,20 @@ class Activations:
 def offload_activations(
     limit: Optional[Union[int, str]] = None, *, when: str = "short"
 ) -> Iterator[None]:
-    """Saves what autograd needs on the host, where a step needs more than the limit otherwise.
+    """Keeps on the host what autograd saves, as far as a step would exceed the limit otherwise.
 
-    Put it around the forward pass; the backward pass may be within or behind it. `limit` is how
+    Put it around the forward pass; the backward pass may be within or after it. `limit` is how
     much of the device's memory live tensors may take: bytes, or a text such as "24GiB" or "90%".
-    By default it is stalloc's limit, PyTorch's memory fraction, or what is free of the device,
-    the least of them, less what an allocator needs beyond live tensors. `when="always"` lets all
-    leave in each step.
+    By default it is the least of stalloc's limit, PyTorch's memory fraction and what is free on the
+    device, less what an allocator needs beyond live tensors. `when="always"` lets all leave in each
+    step.
 
     Tensors that stay on the device are counted in activation_counts(): parameters and views of
     them, also FSDP's; autocast's casts of parameters; subclasses; what torch.compile saves, since
     its backward pass needs all at once; what is saved on another stream, within a backward pass,
     or while a CUDA graph is captured; what there is no host memory for. Within a checkpoint only
-    its inputs are saved. A tensor that was changed in place raises as it does without. In steps
-    that are observed, PyTorch's peaks of memory begin again.
+    its inputs are saved. As usual, a saved tensor that was changed in place raises an error. While
+    steps are observed, PyTorch's peak memory statistics are reset.
 
     Raises:
         ValueError: the limit or `when` is no such value.
