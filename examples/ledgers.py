@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What docs/data still lacks of the benchmarks' runs, measured on all GPUs here side by side.
+"""The runs that are missing in docs/data, measured on all GPUs here side by side.
 
     python examples/ledgers.py --into docs/data                # again until it is done
     python examples/ledgers.py --into docs/data --only frontier-hf largest-24
