@@ -172,7 +172,7 @@ def _standard_library() -> list[str]:
 def compile_flags(release: tuple[int, ...], abi: int, torch: Path, cuda: Path) -> list[str]:
     """The flags for these headers; `torch` is PyTorch's include folder."""
     # PyTorch's own headers are C++20 from 2.14 on.
-    standard = "c++20" if release >= (2, 13) else "c++17"
+    standard = "c++20" if release >= (2, 14) else "c++17"
     return [
         f"-std={standard}", "-fPIC", "-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
         f"-I{folder()}", "-isystem", str(torch),
