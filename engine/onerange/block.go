@@ -92,16 +92,20 @@ func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {
 	}
 }
 
-func (e *Engine) newView(v view) uint32 {
+func (e *Engine) newView(v view, handles ...uint32) uint32 {
+	x := uint32(len(e.views))
 	if n := len(e.spareViews); n > 0 {
-		x := e.spareViews[n-1]
-		e.spareViews = e.spareViews[:n-1]
+		x, e.spareViews = e.spareViews[n-1], e.spareViews[:n-1]
 		v.handles = e.views[x].handles[:0]
-		e.views[x] = v
-		return x
+	} else {
+		e.views = append(e.views, view{})
 	}
-	e.views = append(e.views, v)
-	return uint32(len(e.views) - 1)
+	for _, h := range handles {
+		e.handles[h].aliases++
+	}
+	v.handles = append(v.handles, handles...)
+	e.views[x] = v
+	return x
 }
 
 // dropView forgets a view that is not mapped any more.
@@ -110,9 +114,7 @@ func (e *Engine) dropView(x uint32) {
 	for _, h := range v.handles {
 		e.handles[h].aliases--
 	}
-	if v.fence != 0 {
-		delete(e.fenceOf, v.fence)
-	}
+	e.clean(x)
 	e.stats.Mapped -= int(v.size / pageUnits)
 	if v.inArena {
 		e.addVoid(v.arena, v.at, v.at+v.size)
