@@ -28,12 +28,14 @@ import (
 	"stalloc/actors/device"
 	"stalloc/actors/device/away"
 	"stalloc/actors/device/backup"
+	"stalloc/actors/device/sleeper"
 	"stalloc/actors/host"
 	"stalloc/actors/inline"
 	"stalloc/engine"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
 	"stalloc/engine/order"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
 	"stalloc/live/perfetto"
@@ -99,7 +101,8 @@ const leastWindow = 64 * mem.MiB
 // New reserves the address window, the largest that the driver gives. With gm, GMLake's algorithm
 // serves in place of one range.
 func New(dev device.Device, env Env, layout onerange.Config, gm *gmlake.Config) (*Pool, error) {
-	p := &Pool{Env: env, runner: newRunner(dev),
+	p := &Pool{Env: env,
+		runner:   runner{dev: sleeper.New(dev), events: map[driver.Fence]driver.Fence{}},
 		sleeping: sleeping{map[uint64]*backup.Copy{}, backup.New(dev, env.Log)},
 		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
 		moving:   moving{moved: map[uint64]*moved{}, warned: map[string]bool{}},

@@ -155,7 +155,7 @@ func (p *Pool) means(wait bool) (m engine.Means) {
 // afterRoom makes closed regions give up memory for a request that was refused, and reports whether
 // it is tried again: the last time with all that the policy can do.
 func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
-	refused := &RefusedError{}
+	refused := &engine.RefusedError{}
 	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
 		p.full = p.reserved()
 	}
