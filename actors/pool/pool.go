@@ -211,19 +211,17 @@ func (p *Pool) budget() host.Budget {
 // policy decides where blocks lie and when the driver is called: the range or, to compare with it,
 // GMLake's algorithm. Both speak the engine's events and operations.
 type policy interface {
-	Step(engine.Event, []engine.Op) []engine.Op
+	order.Policy
 	SetLimit(mem.Bytes)
 	Keep(mem.Addr) // the block's free is an event, whoever frees it
 	Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID)
 	// Indexed reports whether its blocks are in the host's index, for the fast path.
 	Indexed() bool
 
-	Lookup(mem.Addr) (engine.Block, bool)
 	Within(mem.Addr) (engine.Block, bool)
 	Blocks() iter.Seq[engine.Block]
 	HandlesOf(is func(pool uint64) bool) []engine.Index
 	PlaceOf(engine.Index) mem.Addr // a handle's own, no view; 0: none
-	Regions() map[uint64]bool      // that have memory
 	Streams() []mem.StreamID
 	Ordinal(mem.StreamID) uint16
 	Gaps(stream mem.StreamID, small bool, do func(engine.Range))
@@ -231,8 +229,7 @@ type policy interface {
 	Stats() engine.Stats
 	Usage() engine.Usage
 	LargestFree() mem.Bytes
-	Reserved() mem.Bytes // the sizes of all handles
-	Lending() mem.Bytes  // lent, and still in use by its streams' work
+	Lending() mem.Bytes // lent, and still in use by its streams' work
 	Check() error
 }
 
