@@ -37,7 +37,6 @@ func (d *Device) Explain() string {
 	return f.Table()
 }
 
-// figures are what is known of the device's memory now.
 func (d *Device) figures() explain.Figures {
 	s := d.Stats()
 	f := explain.Figures{

@@ -10,9 +10,6 @@
 //
 // Regions that lend their memory are opened and closed in away.go; plan/residency says how much of
 // them leaves, room.go sends it, and back.go brings it back.
-//
-// Between two messages the host serves what schedules plan and what gaps can hold, from the index
-// that the policy uses, too: as far as its budget goes (budget).
 package pool
 
 import (

@@ -117,7 +117,6 @@ func (p *Pool) awaitOut(except *moved, need mem.Bytes) (sum mem.Bytes) {
 // copyWait is how long a thread sleeps between two checks of a copy that it waits for.
 const copyWait = 50 * time.Microsecond
 
-// noteWanted records how much is held or away.
 func (p *Pool) noteWanted() {
 	if len(p.moved) == 0 {
 		return

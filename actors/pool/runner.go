@@ -120,7 +120,6 @@ func (p *Pool) perform(ops []engine.Op) (int, error) {
 	return 0, nil
 }
 
-// call does one operation.
 func (p *Pool) call(op *engine.Op) error {
 	switch op.Kind {
 	case engine.OpCreate:
@@ -171,7 +170,6 @@ func (p *Pool) record(op *engine.Op) error {
 	return nil
 }
 
-// query asks the driver whether an event has passed.
 func (p *Pool) query(op engine.Op) engine.Event {
 	if op.Delay > 0 {
 		p.Clock.Sleep(time.Duration(op.Delay))

@@ -149,7 +149,6 @@ func (r *Region) Clean() bool { return slices.ContainsFunc(r.parts, (*part).clea
 // clean reports whether it can leave, and its backup has its contents.
 func (p *part) clean() bool { return p.saved && p.state == here }
 
-// recount sums up what the parts have.
 func (r *Region) recount() {
 	var sum [away + 1]mem.Bytes
 	for _, p := range r.parts {

@@ -84,7 +84,6 @@ func (r *Region) grow(parts []*part, sum mem.Bytes) error {
 	return errors.Join(errs...)
 }
 
-// give gives pieces back.
 func (r *Region) give(which func(*piece) bool) error {
 	var all []*backup.Piece
 	r.host = slices.DeleteFunc(r.host, func(x *piece) bool {
