@@ -40,6 +40,7 @@ void stalloc_pool_ids(int device, uint64_t pool, uint64_t ids[2]) {
 	ids[0] = pool >> 32, ids[1] = pool & UINT32_MAX;
 	if (pool < (uint64_t)1 << 62) return;
 	ids[0] = ids[1] = 0;
+	if (pool >> 63) return;
 	HOLD_POOLS_LOCK;
 	for (const struct pool *p = pools; p; p = p->next)
 		if (p->device == device && p->key == pool) ids[0] = p->id0, ids[1] = p->id1;
