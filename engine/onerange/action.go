@@ -44,7 +44,6 @@ type request struct {
 	size  mem.Bytes // asked for
 	n     unit      // rounded
 	means engine.Means
-	heap  uint32
 	arena uint32
 
 	unrounded     bool // the driver gave less than the shortfall rounded up

@@ -54,7 +54,7 @@ func (e *Engine) grow(v int, missing unit, out []engine.Op) ([]engine.Op, bool) 
 	a.creates = 0
 	if missing > 0 {
 		size := e.handleSize(a.arena, a.n)
-		sum := growth(missing, size, e.growPart(a.heap), e.heldBefore(a.arena),
+		sum := growth(missing, size, e.growPart(a.arena), e.heldBefore(a.arena),
 			min(room, e.limit-e.held))
 		if a.unrounded {
 			sum = pagesOf(missing)
