@@ -34,8 +34,7 @@ func (e *Engine) Check() error {
 			return fmt.Errorf("%+v lies in %+v", b, *v)
 		}
 		e.parts(k.view, b.At, b.Size, func(lo, hi unit) {
-			pieces[b.Arena] = append(pieces[b.Arena],
-				piece{lo, hi, what})
+			pieces[b.Arena] = append(pieces[b.Arena], piece{lo, hi, what})
 		})
 	}
 	for at, k := range e.kept {

@@ -50,8 +50,7 @@ func (e *Engine) allocExact(at unit, out []engine.Op) []engine.Op {
 			continue
 		}
 		free := true
-		e.parts(uint32(x), at, a.n,
-			func(lo, hi unit) { free = free && e.isFree(a.arena, lo, hi) })
+		e.parts(uint32(x), at, a.n, func(lo, hi unit) { free = free && e.isFree(a.arena, lo, hi) })
 		if free {
 			return e.grant(at, uint32(x), out)
 		}
