@@ -118,9 +118,6 @@ func (p *Pool) awaitOut(except *moved, need mem.Bytes) (sum mem.Bytes) {
 const copyWait = 50 * time.Microsecond
 
 func (p *Pool) noteWanted() {
-	if len(p.moved) == 0 {
-		return
-	}
 	wanted := p.wanted()
 	for _, m := range p.moved {
 		m.wanted = max(m.wanted, wanted)
