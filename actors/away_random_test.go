@@ -47,7 +47,7 @@ type away struct {
 		open   bool
 		stream mem.StreamID // that has used it
 	}
-	served, refused, opened, full int
+	served, opened, full int
 }
 
 func (k *away) must(err error) {

@@ -87,7 +87,7 @@ func nothing(*pool.Pool) error { return nil }
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the pool is.
 func (d *Device) Serve(id mem.StreamID, private uint64, asked mem.Bytes) (mem.Addr, error) {
 	if asked > d.window.Largest {
-		return 0, d.explained(&pool.RefusedError{Reason: engine.RefusedSize}, id, asked)
+		return 0, d.explained(&engine.RefusedError{Reason: engine.RefusedSize}, id, asked)
 	}
 	m := d.messages.Get().(*messages)
 	defer d.messages.Put(m)

@@ -37,7 +37,6 @@ func (d *Device) Explain() string {
 	return f.Table()
 }
 
-// figures are what is known of the device's memory now.
 func (d *Device) figures() explain.Figures {
 	s := d.Stats()
 	f := explain.Figures{
@@ -152,7 +151,7 @@ func (e *explainedError) Unwrap() error { return e.error }
 func (d *Device) explained(err error, id mem.StreamID, asked mem.Bytes) error {
 	f := d.figures()
 	f.Asked, f.Stream = asked, id
-	var r *pool.RefusedError
+	var r *engine.RefusedError
 	if errors.As(err, &r) {
 		f.Why, f.Code, f.Limit = r.Why(), r.Code, max(f.Limit, r.Limit)
 	}

@@ -48,7 +48,6 @@ func (s *supervisor) Receive(message any) {
 	}
 }
 
-// onSupervisor runs a function on the supervisor.
 func (d *Device) onSupervisor(do func(*supervisor) error) error {
 	m := &inline.Call[*supervisor]{Do: do}
 	d.system.Ask(d.supervisor, m)

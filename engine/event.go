@@ -190,10 +190,10 @@ type Op struct {
 	Handle Index        // OpCreate, OpMap, OpRelease, OpRest
 	Code   int          // OpRefuse
 	Req    uint64       // OpGrant, OpRefuse, OpResume
-	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpFence, OpGrant, OpFreed, OpUnknown
+	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpFence, OpGrant, OpFreed
 	Size   mem.Bytes    // OpCreate, OpMap, OpAccess, OpUnmap, OpGrant, OpFreed
 	Stream mem.StreamID // OpFence, OpRecordEvent, OpFreed
-	Fence  driver.Fence // OpFence, OpRecordEvent, OpQuery, OpUnknown
+	Fence  driver.Fence // OpFence, OpRecordEvent, OpQuery
 	Delay  Nanos        // OpQuery
 	Must   bool         // OpRecordEvent
 }

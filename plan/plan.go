@@ -36,12 +36,9 @@ type Request struct {
 // Never is the end of a block that outlived the step.
 const Never mem.Tick = -1
 
-// Late reports whether other streams used the block behind its free.
-func (r *Request) Late() bool { return r.Free != r.Done }
-
 // Late reports whether other streams used one of the blocks behind its free.
 func (s *Step) Late() bool {
-	return slices.ContainsFunc(s.Requests, func(r Request) bool { return r.Late() })
+	return slices.ContainsFunc(s.Requests, func(r Request) bool { return r.Free != r.Done })
 }
 
 // Buffers returns the requests as blocks to be placed; what outlives the step ends with it.

@@ -1,17 +1,11 @@
-// Package device is the seam between the allocator and the memory of one GPU:
-// the few driver calls the allocator makes.
+// Package device is the seam between the allocator and the memory of one GPU: the few driver calls
+// that the allocator makes.
 //
-// The idea: physical memory comes in handles, each of one or more times
-// mem.HandleSize, addresses come from reservations, and the two are joined and
-// parted at will. A request on
-// its way through the seam: Reserve gives addresses with nothing behind them;
-// Create gives a handle without an address; Map joins them; Access makes the
-// joined range usable; Unmap parts them again while the handle keeps its
-// contents, so it can be mapped elsewhere, or at two places at once; Release
-// gives the handle up and the last Unmap gives its memory back.
+// The idea: physical memory comes in handles, each of one or more times mem.HandleSize, addresses
+// come from reservations, and the two are joined and parted at will (Map, Unmap). A handle keeps
+// its contents meanwhile, and may be mapped at two places at once.
 //
-// Invariants that every implementation holds, and that package devicetest
-// checks:
+// Invariants that every implementation holds, and that package devicetest checks:
 //   - a handle is mapped whole, at a multiple of mem.HandleSize, inside one
 //     reservation, where nothing else is mapped, and is unmapped whole;
 //   - a range is usable only after Access, and loses that with Unmap;

@@ -7,10 +7,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// mailbox runs an actor on its senders' threads. The first sender becomes the worker: it runs its
-// own message at once, without queueing it, and then works off what others have queued meanwhile.
-// protoactor's own mailbox queues every message and makes a function value for every send, which
-// together cost more than serving the request.
+// mailbox runs an actor on its senders' threads (package documentation). protoactor's own queues
+// every message and makes a function value for every send, which together cost more than serving
+// the request.
 //
 // Unlike protoactor's own it holds nothing back between a failure and the restart after it: the
 // restarted actor is the same one, and has recovered by itself.

@@ -63,7 +63,6 @@ func (s *System) Drain(a *PID) { _ = s.actors.Root.PoisonFuture(a).Wait() }
 // Shutdown ends the system.
 func (s *System) Shutdown() { s.actors.Shutdown() }
 
-// onSender is an actor with our mailbox.
 func onSender(a Actor) *actor.Props {
 	return beside(a).Configure(actor.WithMailbox(func() actor.Mailbox { return &mailbox{} }))
 }

@@ -111,7 +111,6 @@ func (m *Mover) Opened(n, logged uint64) {
 // Stop ends the thread.
 func (m *Mover) Stop() { m.stop = true }
 
-// run checks again and again, until look finds nothing to do.
 func (m *Mover) run() {
 	for next := m.look(); next > 0; next = m.look() {
 		m.Clock.Sleep(next)

@@ -43,7 +43,6 @@ func (r *region) note(now time.Duration, load, high mem.Bytes, logged uint64) {
 	x.done = append(x.done, logged-r.start)
 }
 
-// halve makes one of each two looks.
 func (x *run) halve() {
 	for i := range looks / 2 {
 		a, b := x.load[2*i], x.load[2*i+1]
@@ -68,7 +67,6 @@ func begin(runs []run, limit, size mem.Bytes) (done uint64) {
 	return done
 }
 
-// peak returns the most of the loads.
 func peak(runs []run) (most mem.Bytes) {
 	for _, x := range runs {
 		most = max(most, x.peak)

@@ -43,7 +43,8 @@ const (
 // recognize returns the kind of a step: one whose steps asked for the same, or a new one.
 func (h *kinds) recognize(now plan.Step) *kind {
 	for i, k := range slices.Backward(h.all) {
-		if slices.EqualFunc(k.step.Requests, now.Requests, sameSize) {
+		same := func(a, b plan.Request) bool { return a.Size == b.Size }
+		if slices.EqualFunc(k.step.Requests, now.Requests, same) {
 			h.all = append(slices.Delete(h.all, i, i+1), k)
 			k.step, k.proven, k.loaded = now, true, false
 			return k
@@ -53,8 +54,6 @@ func (h *kinds) recognize(now plan.Step) *kind {
 	h.add(k)
 	return k
 }
-
-func sameSize(a, b plan.Request) bool { return a.Size == b.Size }
 
 func (h *kinds) add(k *kind) {
 	if len(h.all) == mostKinds {

@@ -19,8 +19,9 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 	defer p.applyLimit()
 	p.Log.Debug("a region comes back", zap.Stringer("bytes", n), zap.Bool("now", must),
 		zap.Stringer("held", p.reserved()))
-	ways := []func() bool{func() bool { return p.trimBy(n) },
-		func() bool { return p.makeRoom(n, m) }}
+	ways := []func() bool{func() bool {
+		return p.makesWay(engine.Event{Kind: engine.EvTrim, Rollback: true, Asked: n})
+	}, func() bool { return p.makeRoom(n, m) }}
 	for full := false; ; {
 		room := n
 		if limit := p.mayHold(); full {
@@ -52,7 +53,7 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 			}
 			if len(ways) == 0 {
 				return errors.Join(err,
-					&RefusedError{Reason: engine.RefusedLimit, Limit: p.limit})
+					&engine.RefusedError{Reason: engine.RefusedLimit, Limit: p.limit})
 			}
 			ways, full = ways[1:], false
 		}
@@ -64,11 +65,6 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 func (p *Pool) lend(n mem.Bytes) bool {
 	return p.policy.Indexed() && p.Host.Captures() == 0 &&
 		p.makesWay(engine.Event{Kind: engine.EvLend, Asked: n})
-}
-
-// trimBy gives n bytes of idle memory back, or all there is. False: there was none.
-func (p *Pool) trimBy(n mem.Bytes) bool {
-	return p.makesWay(engine.Event{Kind: engine.EvTrim, Rollback: true, Asked: n})
 }
 
 // makesWay reports whether less is held after an event.

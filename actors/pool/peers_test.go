@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"stalloc/actors/device/devicetest"
+	"stalloc/actors/device/sleeper"
 	"stalloc/cuda/sim"
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -19,7 +20,7 @@ func TestShareLargerHandles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Pool{runner: newRunner(gpu)}
+	p := &Pool{runner: runner{dev: sleeper.New(gpu)}}
 	at, before := base, gpu.Device.(*sim.Device).Used()
 	for i, pages := range []mem.Bytes{1, 8, 2, 4} {
 		h, size := engine.Index(i+1), pages*mem.HandleSize

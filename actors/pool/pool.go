@@ -10,9 +10,6 @@
 //
 // Regions that lend their memory are opened and closed in away.go; plan/residency says how much of
 // them leaves, room.go sends it, and back.go brings it back.
-//
-// Between two messages the host serves what schedules plan and what gaps can hold, from the index
-// that the policy uses, too: as far as its budget goes (budget).
 package pool
 
 import (
@@ -28,12 +25,14 @@ import (
 	"stalloc/actors/device"
 	"stalloc/actors/device/away"
 	"stalloc/actors/device/backup"
+	"stalloc/actors/device/sleeper"
 	"stalloc/actors/host"
 	"stalloc/actors/inline"
 	"stalloc/engine"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
 	"stalloc/engine/order"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
 	"stalloc/live/perfetto"
@@ -99,7 +98,8 @@ const leastWindow = 64 * mem.MiB
 // New reserves the address window, the largest that the driver gives. With gm, GMLake's algorithm
 // serves in place of one range.
 func New(dev device.Device, env Env, layout onerange.Config, gm *gmlake.Config) (*Pool, error) {
-	p := &Pool{Env: env, runner: newRunner(dev),
+	p := &Pool{Env: env,
+		runner:   runner{dev: sleeper.New(dev), events: map[driver.Fence]driver.Fence{}},
 		sleeping: sleeping{map[uint64]*backup.Copy{}, backup.New(dev, env.Log)},
 		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
 		moving:   moving{moved: map[uint64]*moved{}, warned: map[string]bool{}},
@@ -208,19 +208,17 @@ func (p *Pool) budget() host.Budget {
 // policy decides where blocks lie and when the driver is called: the range or, to compare with it,
 // GMLake's algorithm. Both speak the engine's events and operations.
 type policy interface {
-	Step(engine.Event, []engine.Op) []engine.Op
+	order.Policy
 	SetLimit(mem.Bytes)
 	Keep(mem.Addr) // the block's free is an event, whoever frees it
 	Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID)
 	// Indexed reports whether its blocks are in the host's index, for the fast path.
 	Indexed() bool
 
-	Lookup(mem.Addr) (engine.Block, bool)
 	Within(mem.Addr) (engine.Block, bool)
 	Blocks() iter.Seq[engine.Block]
 	HandlesOf(is func(pool uint64) bool) []engine.Index
 	PlaceOf(engine.Index) mem.Addr // a handle's own, no view; 0: none
-	Regions() map[uint64]bool      // that have memory
 	Streams() []mem.StreamID
 	Ordinal(mem.StreamID) uint16
 	Gaps(stream mem.StreamID, small bool, do func(engine.Range))
@@ -228,8 +226,7 @@ type policy interface {
 	Stats() engine.Stats
 	Usage() engine.Usage
 	LargestFree() mem.Bytes
-	Reserved() mem.Bytes // the sizes of all handles
-	Lending() mem.Bytes  // lent, and still in use by its streams' work
+	Lending() mem.Bytes // lent, and still in use by its streams' work
 	Check() error
 }
 

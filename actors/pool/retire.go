@@ -31,15 +31,11 @@ func (p *Pool) giveIdleBack() error {
 			p.Log.Debug("the device cannot be waited for", zap.Error(err))
 		}
 	}
-	return errors.Join(p.Trim(0), p.closeLink())
-}
-
-// closeLink gives the copy streams of a retired device back, once all regions are on the device.
-func (p *Pool) closeLink() error {
-	if away, leaving := p.out(nil); away+leaving > 0 || p.Host.Captures() > 0 {
-		return nil
+	err := p.Trim(0)
+	if away, leaving := p.out(nil); away+leaving == 0 && p.Host.Captures() == 0 {
+		err = errors.Join(err, p.link.Close())
 	}
-	return p.link.Close()
+	return err
 }
 
 // freedRetired gives memory back after frees of a retired device: each time as much as a

@@ -117,11 +117,7 @@ func (p *Pool) awaitOut(except *moved, need mem.Bytes) (sum mem.Bytes) {
 // copyWait is how long a thread sleeps between two checks of a copy that it waits for.
 const copyWait = 50 * time.Microsecond
 
-// noteWanted records how much is held or away.
 func (p *Pool) noteWanted() {
-	if len(p.moved) == 0 {
-		return
-	}
 	wanted := p.wanted()
 	for _, m := range p.moved {
 		m.wanted = max(m.wanted, wanted)
@@ -155,7 +151,7 @@ func (p *Pool) means(wait bool) (m engine.Means) {
 // afterRoom makes closed regions give up memory for a request that was refused, and reports whether
 // it is tried again: the last time with all that the policy can do.
 func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
-	refused := &RefusedError{}
+	refused := &engine.RefusedError{}
 	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
 		p.full = p.reserved()
 	}

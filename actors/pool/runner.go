@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"stalloc/actors/device"
 	"stalloc/actors/device/sleeper"
 	"stalloc/engine"
 	"stalloc/engine/order"
@@ -19,9 +18,6 @@ import (
 
 // ErrUnknown says that an address is no live block of the pool.
 var ErrUnknown = errors.New("not a live block")
-
-// RefusedError says why the engine could not serve a request.
-type RefusedError = engine.RefusedError
 
 // runner performs the operations of the engine on the device.
 type runner struct {
@@ -38,10 +34,6 @@ type runner struct {
 	waited bool
 
 	warnEvents sync.Once // that the driver takes none
-}
-
-func newRunner(dev device.Device) runner {
-	return runner{dev: sleeper.New(dev), events: map[driver.Fence]driver.Fence{}}
 }
 
 // maxRounds bounds the answers one event may need, queries aside: each failed operation and each
@@ -85,7 +77,7 @@ func (p *Pool) settled(ev engine.Event) (engine.Op, error) {
 		case last.Kind == engine.OpResume:
 			ev = engine.Event{Kind: engine.EvResume, Req: last.Req}
 		case last.Kind == engine.OpRefuse:
-			return last, &RefusedError{Reason: last.Reason, Code: last.Code, Limit: p.limit}
+			return last, &engine.RefusedError{Reason: last.Reason, Code: last.Code, Limit: p.limit}
 		case last.Kind == engine.OpUnknown:
 			return last, ErrUnknown
 		default:
@@ -128,7 +120,6 @@ func (p *Pool) perform(ops []engine.Op) (int, error) {
 	return 0, nil
 }
 
-// call does one operation.
 func (p *Pool) call(op *engine.Op) error {
 	switch op.Kind {
 	case engine.OpCreate:
@@ -179,7 +170,6 @@ func (p *Pool) record(op *engine.Op) error {
 	return nil
 }
 
-// query asks the driver whether an event has passed.
 func (p *Pool) query(op engine.Op) engine.Event {
 	if op.Delay > 0 {
 		p.Clock.Sleep(time.Duration(op.Delay))

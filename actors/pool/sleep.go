@@ -168,7 +168,7 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err
 		_, need = p.dev.Size(handles)
 		if limit := p.mayHold(); limit > 0 && p.reserved()+need > limit {
 			need += p.reserved() - limit
-			return &RefusedError{Reason: engine.RefusedLimit, Limit: p.limit}
+			return &engine.RefusedError{Reason: engine.RefusedLimit, Limit: p.limit}
 		}
 		return p.dev.Wake(handles)
 	}

@@ -86,7 +86,6 @@ func (p *Pool) traced(start time.Time, name, unit string, n int64) {
 	p.Trace.Memory(now, p.Ordinal, p.policy.Stats().Load, p.reserved())
 }
 
-// purpose says what operations are for.
 func purpose(ops []engine.Op) string {
 	var has [engine.OpUnknown + 1]bool
 	for _, op := range ops {

@@ -28,30 +28,25 @@ func stalloc_engine_save_plan(device C.int, path, text *C.char, n C.size_t) C.in
 //export stalloc_engine_load_plan
 func stalloc_engine_load_plan(device C.int, path, text *C.char, n C.size_t) C.int {
 	return answerAs(errPlan, text, n, func() error {
-		return process.Load().load(int(device), C.GoString(path))
-	})
-}
-
-// load reads the plan that a device begins with.
-func (e *engine) load(ordinal int, path string) error {
-	p, err := plan.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.opened[ordinal].Load() != nil {
-		return errors.New(
-			"memory of the device is in use already: load the plan before the first request")
-	}
-	if e.closed[ordinal] {
-		return actors.ErrRetired
-	}
-	if e.conf.noPlan() {
-		e.log.Warn("a plan was loaded and is not served: the settings have plans off",
-			zap.String("file", path), zap.Int("device", ordinal))
+		e, file := process.Load(), C.GoString(path)
+		p, err := plan.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		switch {
+		case e.opened[device].Load() != nil:
+			return errors.New(
+				"memory of the device is in use already: load the plan before the first request")
+		case e.closed[device]:
+			return actors.ErrRetired
+		case e.conf.noPlan():
+			e.log.Warn("a plan was loaded and is not served: the settings have plans off",
+				zap.String("file", file), zap.Int("device", int(device)))
+			return nil
+		}
+		e.plans[device] = p
 		return nil
-	}
-	e.plans[ordinal] = p
-	return nil
+	})
 }

@@ -151,20 +151,11 @@ func (s settings) newLogger() *zap.Logger {
 	if s.set["log"] == "" || err != nil {
 		level = zapcore.WarnLevel
 	}
-	c := zap.NewProductionConfig()
-	c.Encoding = "console"
-	c.EncoderConfig = zap.NewDevelopmentEncoderConfig()
-	c.Level = zap.NewAtomicLevelAt(level)
-	c.DisableCaller, c.DisableStacktrace = true, true
 	// A log that has become too large is no reason to end the process.
 	sink := zapcore.Lock(output.Limited{File: os.Stderr})
-	limited := zapcore.NewCore(zapcore.NewConsoleEncoder(c.EncoderConfig), sink, c.Level)
-	log, err := c.Build(zap.ErrorOutput(sink), zap.WrapCore(func(zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(limited, time.Second, c.Sampling.Initial,
-			c.Sampling.Thereafter)
-	}))
-	if err != nil {
-		return zap.NewNop()
-	}
-	return log.Named(s.name)
+	lines := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
+	core := zapcore.NewCore(lines, sink, level)
+	// Of entries that repeat in a second, the first hundred and each hundredth after them.
+	core = zapcore.NewSamplerWithOptions(core, time.Second, 100, 100)
+	return zap.New(core, zap.ErrorOutput(sink)).Named(s.name)
 }

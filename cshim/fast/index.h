@@ -9,7 +9,6 @@
 #define STALLOC_INDEX_H
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "gaps.h"
 

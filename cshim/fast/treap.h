@@ -6,7 +6,6 @@
 #define STALLOC_TREAP_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define INDEX_PLACE_BITS 33

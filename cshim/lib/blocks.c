@@ -5,6 +5,7 @@ static bool known(int device) {
 	return *stalloc_alive && stalloc_is_device(device);
 }
 
+/* Its pool is the engine's number: the ids cannot be looked up under the device's lock. */
 static struct stalloc_block block_of(const struct stalloc_device *d, const struct index_block *b) {
 	return (struct stalloc_block){.ptr = (void *)(uintptr_t)(d->base + b->at * STALLOC_GRAIN),
 				      .asked = (size_t)b->size * STALLOC_GRAIN - b->slack,
@@ -17,13 +18,6 @@ static struct stalloc_block block_of(const struct stalloc_device *d, const struc
 
 /* The pool of an arena, if it is a private one and no region. */
 static uint64_t private_pool(const struct index_arena *a) { return a->pool >> 63 ? 0 : a->pool; }
-
-/* The pool's number was noted; its ids cannot be looked up under the device's lock. */
-static void set_ids(struct stalloc_block *b) {
-	const uint64_t pool = b->pool[0];
-	b->pool[0] = b->pool[1] = 0;
-	if (pool && !(pool >> 63)) stalloc_pool_ids(b->device, pool, b->pool);
-}
 
 /* Lists what is idle of private pools. */
 static size_t idle_pieces(const struct stalloc_device *d, struct stalloc_block *out, size_t n) {
@@ -69,7 +63,7 @@ int stalloc_find(void *ptr, struct stalloc_block *out) {
 	if ((found = b != 0 && d->index.blocks[b].state != INDEX_PENDING))
 		*out = block_of(d, &d->index.blocks[b]);
 	stalloc_unlock_and_drain(d);
-	if (found) set_ids(out);
+	if (found) stalloc_pool_ids(d->ordinal, out->pool[0], out->pool);
 	if (!mine && e && e->base(addr, &start, &size) == STALLOC_OK && (found = start == addr))
 		*out = (struct stalloc_block){.ptr = ptr, .asked = size, .device = d->ordinal};
 	return found ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
@@ -103,7 +97,8 @@ size_t stalloc_snapshot(int device, struct stalloc_meters *out, struct stalloc_b
 	}
 	all += idle_pieces(d, blocks + (all < n ? all : n), all < n ? n - all : 0);
 	stalloc_unlock_and_drain(d);
-	for (size_t i = 0; i < all && i < n; i++) set_ids(&blocks[i]);
+	for (size_t i = 0; i < all && i < n; i++)
+		stalloc_pool_ids(device, blocks[i].pool[0], blocks[i].pool);
 	return all +
 	       stalloc_plain_blocks(device, blocks + (all < n ? all : n), all < n ? n - all : 0);
 }

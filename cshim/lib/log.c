@@ -1,6 +1,5 @@
 /* Log lines on standard error, and the rank in their prefix. */
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

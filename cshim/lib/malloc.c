@@ -1,7 +1,5 @@
 /* Allocation and free. The fast path of each is a few loads and stores under the device's lock; a
  * free never waits for the lock. What the fast path cannot serve goes to the Go engine. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "pools.h"
@@ -29,11 +27,7 @@ static struct stalloc_stream *stream_of(int device, void *id) {
 	return s;
 }
 
-/* Whether the thread that released the lock has frees to perform. Those for Go can wait. */
-static inline bool has_deferred(struct stalloc_device *d) {
-	return STALLOC_RELAXED(d->deferred_frees) != NULL;
-}
-
+/* For the thread that released the lock, if it has frees to perform. Those for Go can wait. */
 static __attribute__((noinline)) void *drain_and_return(struct stalloc_device *d, void *result) {
 	if (stalloc_try_lock(d)) stalloc_unlock_and_drain(d);
 	return result;
@@ -156,7 +150,7 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 	uint64_t addr = stalloc_fast_alloc(d, s, size);
 	stalloc_lock_leave_biased(o);
 	if (STALLOC_UNLIKELY(addr == 0)) return alloc_locked(d, s, size);
-	if (STALLOC_UNLIKELY(has_deferred(d)))
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->deferred_frees) != NULL))
 		return drain_and_return(d, (void *)(uintptr_t)addr);
 	return (void *)(uintptr_t)addr;
 }
@@ -198,7 +192,8 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	bool done = stalloc_fast_free(d, addr);
 	stalloc_lock_leave_biased(o);
 	if (STALLOC_UNLIKELY(!done && addr != 0)) stalloc_free_at(d, addr);
-	if (STALLOC_UNLIKELY(has_deferred(d))) drain_and_return(d, NULL);
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->deferred_frees) != NULL))
+		drain_and_return(d, NULL);
 }
 
 void stalloc_lasting_stream(int device, void *stream) {

@@ -28,10 +28,7 @@ struct pool **stalloc_pool_find(int device, uint64_t id0, uint64_t id1) {
 bool stalloc_pool_use(int device, uint64_t id0, uint64_t id1) {
 	struct pool **at = stalloc_pool_find(device, id0, id1);
 	if (!*at && (*at = calloc(1, sizeof **at)))
-		**at = (struct pool){.id0 = id0,
-				     .id1 = id1,
-				     .key = stalloc_pool_key(id0, id1),
-				     .device = device};
+		**at = (struct pool){.id0 = id0, .id1 = id1, .device = device};
 	if (*at) (*at)->uses++;
 	return *at != NULL;
 }
@@ -40,9 +37,11 @@ void stalloc_pool_ids(int device, uint64_t pool, uint64_t ids[2]) {
 	ids[0] = pool >> 32, ids[1] = pool & UINT32_MAX;
 	if (pool < (uint64_t)1 << 62) return;
 	ids[0] = ids[1] = 0;
+	if (pool >> 63) return;
 	HOLD_POOLS_LOCK;
 	for (const struct pool *p = pools; p; p = p->next)
-		if (p->device == device && p->key == pool) ids[0] = p->id0, ids[1] = p->id1;
+		if (p->device == device && stalloc_pool_key(p->id0, p->id1) == pool)
+			ids[0] = p->id0, ids[1] = p->id1;
 }
 
 void stalloc_free_pool(int device, uint64_t pool) {
@@ -58,7 +57,7 @@ void stalloc_free_pool(int device, uint64_t pool) {
 /* A request in flight may bring the pool back: then it is freed again when the request is done. */
 static void free_if_unused(struct pool *p) {
 	if (p->uses > 0) return;
-	stalloc_free_pool(p->device, p->key);
+	stalloc_free_pool(p->device, stalloc_pool_key(p->id0, p->id1));
 	p->captured = false;
 	p->failed = 0;
 	if (p->flights > 0) return;

@@ -10,7 +10,7 @@
 /* A pool that something uses. */
 struct pool {
 	struct pool *next;
-	uint64_t id0, id1, key; /* the last is the engine's number */
+	uint64_t id0, id1;
 	int device;
 	unsigned uses;	 /* graphs, MemPools, and openings */
 	unsigned flights; /* requests: the last of them, or the last use, ends the record */

@@ -28,12 +28,9 @@ static void prepare(void) {
 	long size = sysconf(_SC_PAGESIZE);
 	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	bool wiped = false;
 	if (page == MAP_FAILED) return; /* not alive: every allocation fails, nothing breaks */
-#ifdef MADV_WIPEONFORK
 	madvise(page, (size_t)size, MADV_WIPEONFORK);
-	wiped = madvise(stalloc_devices, sizeof stalloc_devices, MADV_WIPEONFORK) == 0;
-#endif
+	bool wiped = madvise(stalloc_devices, sizeof stalloc_devices, MADV_WIPEONFORK) == 0;
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		stalloc_devices[i].ordinal = i;
 		stalloc_lock_prepare(&stalloc_devices[i].lock,

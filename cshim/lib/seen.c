@@ -17,7 +17,7 @@ void stalloc_invalidate_recent(void) { stalloc_recent.id = &no_stream; }
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct stalloc_stream *stalloc_stream_of(int device, void *stream) {
-	if (device < 0 || device >= STALLOC_MAX_DEVICES) return NULL;
+	if (!stalloc_is_device(device)) return NULL;
 	uint64_t id = (uint64_t)(uintptr_t)stream;
 	struct stalloc_device *d = &stalloc_devices[device];
 	struct stalloc_stream *s = stalloc_stream_find(d, id);

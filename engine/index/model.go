@@ -27,8 +27,7 @@ type arena struct {
 func NewModel() *Model { return &Model{blocks: map[Unit]Block{}} }
 
 func bySize(a, b Gap) int {
-	return cmp.Or(cmp.Compare(a.Size(), b.Size()),
-		cmp.Compare(a.Lo, b.Lo))
+	return cmp.Or(cmp.Compare(a.Size(), b.Size()), cmp.Compare(a.Lo, b.Lo))
 }
 func byPlace(a, b Gap) int { return cmp.Compare(a.Lo, b.Lo) }
 

@@ -44,7 +44,6 @@ type request struct {
 	size  mem.Bytes // asked for
 	n     unit      // rounded
 	means engine.Means
-	heap  uint32
 	arena uint32
 
 	unrounded     bool // the driver gave less than the shortfall rounded up
@@ -83,7 +82,6 @@ type trimming struct {
 // prefers reports whether something is to come before memory is made for the request.
 func (r *request) prefers(m engine.Means) bool { return r.means&m != 0 }
 
-// await ends a batch with OpResume.
 func (e *Engine) await(ph phase, out []engine.Op) []engine.Op {
 	e.act.phase = ph
 	return append(out, engine.Op{Kind: engine.OpResume, Req: e.act.req})

@@ -83,7 +83,7 @@ func (e *Engine) bestVoid(s uint32, n unit) (best int, missing unit, ok bool) {
 	for i, v := range e.arenas[s].voids {
 		need := pageUnits
 		if n > 0 {
-			need = pagesOf(n - e.below(s, v.lo))
+			need = pagesOf(n - e.idx.Gap(s, v.lo-1).Size())
 		}
 		if need > v.hi-v.lo {
 			continue
@@ -99,10 +99,6 @@ func (e *Engine) bestVoid(s uint32, n unit) (best int, missing unit, ok bool) {
 		return 0, 0, false
 	}
 	return e.bestVoid(s, n)
-}
-
-func (e *Engine) below(s uint32, at unit) unit {
-	return e.idx.Gap(s, at-1).Size()
 }
 
 // takeVoid takes the addresses up to end out of the action's void.

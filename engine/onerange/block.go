@@ -24,8 +24,7 @@ func (e *Engine) keep(at unit) *kept {
 	return k
 }
 
-// addBlock hands out n units at a place: in its arena, or through a view whose
-// handles it occupies from the first on.
+// addBlock hands out n units at a place: in its arena, or in a view over its handles.
 func (e *Engine) addBlock(s uint32, at, n unit, view uint32, asked mem.Bytes) {
 	b := index.Block{At: at, Size: n, Arena: s, Slack: uint16(bytesOf(n) - asked),
 		InView: view != 0}
@@ -58,10 +57,8 @@ func (e *Engine) blockOf(a mem.Addr) (index.Block, bool) {
 	return e.idx.Block(at)
 }
 
-// A view is a private address range of one block, over handles that lie apart in
-// their arena. When its block is freed the bytes go back to the arena, and the view
-// stays mapped: a later block that it is large enough for takes it over, once the
-// handles under it are free or replaced.
+// A view is a private address range of one block, over handles that lie apart in their arena. It
+// stays mapped when its block is freed, for a later one.
 type view struct {
 	extent           // its addresses; inArena: of which the class says nothing
 	arena   uint32   // 0: not used
@@ -92,16 +89,20 @@ func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {
 	}
 }
 
-func (e *Engine) newView(v view) uint32 {
+func (e *Engine) newView(v view, handles ...uint32) uint32 {
+	x := uint32(len(e.views))
 	if n := len(e.spareViews); n > 0 {
-		x := e.spareViews[n-1]
-		e.spareViews = e.spareViews[:n-1]
+		x, e.spareViews = e.spareViews[n-1], e.spareViews[:n-1]
 		v.handles = e.views[x].handles[:0]
-		e.views[x] = v
-		return x
+	} else {
+		e.views = append(e.views, view{})
 	}
-	e.views = append(e.views, v)
-	return uint32(len(e.views) - 1)
+	for _, h := range handles {
+		e.handles[h].aliases++
+	}
+	v.handles = append(v.handles, handles...)
+	e.views[x] = v
+	return x
 }
 
 // dropView forgets a view that is not mapped any more.
@@ -110,9 +111,7 @@ func (e *Engine) dropView(x uint32) {
 	for _, h := range v.handles {
 		e.handles[h].aliases--
 	}
-	if v.fence != 0 {
-		delete(e.fenceOf, v.fence)
-	}
+	e.clean(x)
 	e.stats.Mapped -= int(v.size / pageUnits)
 	if v.inArena {
 		e.addVoid(v.arena, v.at, v.at+v.size)

@@ -14,13 +14,7 @@ type piece struct {
 	what   string
 }
 
-// Check recounts the invariants and returns the first that does not hold:
-//
-//   - the places of the handles and the voids tile the addresses of an arena;
-//   - gaps and blocks, live or pending, tile the places of its handles; gaps do not
-//     touch, and are walked from the smallest to the largest;
-//   - the block of a view occupies the handles under it from the first on;
-//   - held is the sum of all handles, those of arenas, unmapped ones and those that rest.
+// Check recounts the invariants (package documentation) and returns the first that does not hold.
 func (e *Engine) Check() error {
 	pieces := make([][]piece, len(e.arenas))
 	load := make([]unit, len(e.arenas))
@@ -40,15 +34,16 @@ func (e *Engine) Check() error {
 			return fmt.Errorf("%+v lies in %+v", b, *v)
 		}
 		e.parts(k.view, b.At, b.Size, func(lo, hi unit) {
-			pieces[b.Arena] = append(pieces[b.Arena],
-				piece{lo, hi, what})
+			pieces[b.Arena] = append(pieces[b.Arena], piece{lo, hi, what})
 		})
 	}
 	for at, k := range e.kept {
 		b, ok := e.idx.Block(at)
 		fences := 0
 		for _, of := range e.fenceOf {
-			fences += btoi(of.view == 0 && of.lent == nil && of.at == at)
+			if of.view == 0 && of.lent == nil && of.at == at {
+				fences++
+			}
 		}
 		if !ok || b.State == index.Fast || fences != k.fences ||
 			(b.State == index.Pending) != (fences > 0) {
@@ -168,13 +163,6 @@ func tile(pieces []piece) ([]piece, error) {
 		}
 	}
 	return out, nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (e *Engine) checkViews() error {

@@ -143,7 +143,11 @@ func (d *device) step(ev engine.Event) error {
 			break
 		}
 	}
-	if want := btoi(first.Kind == engine.EvAlloc); d.answers != want {
+	want := 0
+	if first.Kind == engine.EvAlloc {
+		want = 1
+	}
+	if d.answers != want {
 		return fmt.Errorf("event %+v: %d answers, want %d", first, d.answers, want)
 	}
 	return nil

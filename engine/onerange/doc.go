@@ -72,7 +72,7 @@
 // Check recounts them:
 //
 //   - places of handles and voids tile the addresses of an arena;
-//   - gaps and blocks tile the places; no two gaps touch;
+//   - gaps and blocks tile the places; no two gaps touch, and the smallest is walked first;
 //   - the block of a view occupies the handles under it, from the first on;
-//   - what is held is the sum of all handles.
+//   - what is held is the sum of all handles: in arenas, unmapped, at rest or lent.
 package onerange

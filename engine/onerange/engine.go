@@ -162,7 +162,10 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	case engine.EvUseStream:
 		return e.record(ev, out)
 	case engine.EvFence:
-		return e.fence(ev, out)
+		if _, waits := e.fenceOf[uint64(ev.Fence)]; waits {
+			e.pass(uint64(ev.Fence))
+			return out
+		}
 	case engine.EvBoundary:
 		e.idx.EndStep()
 		return out

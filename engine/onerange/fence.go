@@ -21,7 +21,7 @@ type waiter struct {
 func (e *Engine) record(ev engine.Event, out []engine.Op) []engine.Op {
 	b, ok := e.blockOf(ev.Addr)
 	if !ok || b.State == index.Pending {
-		return append(out, engine.Op{Kind: engine.OpUnknown, Addr: ev.Addr})
+		return append(out, engine.Op{Kind: engine.OpUnknown})
 	}
 	if e.heaps[heapAt(b.Arena)].stream == ev.Stream {
 		return out
@@ -45,7 +45,7 @@ func (e *Engine) Keep(addr mem.Addr) {
 func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 	b, ok := e.blockOf(ev.Addr)
 	if !ok || b.State == index.Pending {
-		return append(out, engine.Op{Kind: engine.OpUnknown, Addr: ev.Addr})
+		return append(out, engine.Op{Kind: engine.OpUnknown})
 	}
 	k := e.kept[b.At]
 	if k == nil {
@@ -79,14 +79,6 @@ func (e *Engine) newFence(of waiter) uint64 {
 	e.fences++
 	e.fenceOf[e.fences] = of
 	return e.fences
-}
-
-func (e *Engine) fence(ev engine.Event, out []engine.Op) []engine.Op {
-	if _, ok := e.fenceOf[uint64(ev.Fence)]; !ok {
-		return append(out, engine.Op{Kind: engine.OpUnknown, Fence: ev.Fence})
-	}
-	e.pass(uint64(ev.Fence))
-	return out
 }
 
 // pass completes a fence, and the free of its block if it was the last.

@@ -37,8 +37,12 @@ func (e *Engine) freeHandles(s uint32) (n unit) {
 
 // Gaps calls do with every gap of a stream's arena, by address; with none of an arena that is too
 // fragmented. The place of a handle that rests is one, too.
-func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
-	s := e.arenaOf(stream, small)
+func (e *Engine) Gaps(stream mem.StreamID, ofSmall bool, do func(engine.Range)) {
+	h := e.heapOfKey[heapKey{stream: stream}]
+	s := large(h)
+	if ofSmall {
+		s = small(h)
+	}
 	if e.tooFragmented(s) {
 		return
 	}
@@ -83,14 +87,6 @@ func (e *Engine) resting(s uint32) (places []index.Gap) {
 }
 
 func byPlace(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) }
-
-func (e *Engine) arenaOf(id mem.StreamID, ofSmall bool) uint32 {
-	h := e.heapOfKey[heapKey{stream: id}]
-	if ofSmall {
-		return small(h)
-	}
-	return large(h)
-}
 
 // mostGaps is how many gaps a request or the end of a step walks at a time, a dozen times at most.
 // Recordings have 700; a walk of so many takes a tenth of a millisecond, under the lock.

@@ -54,7 +54,7 @@ func (e *Engine) grow(v int, missing unit, out []engine.Op) ([]engine.Op, bool) 
 	a.creates = 0
 	if missing > 0 {
 		size := e.handleSize(a.arena, a.n)
-		sum := growth(missing, size, e.growPart(a.heap), e.heldBefore(a.arena),
+		sum := growth(missing, size, e.growPart(a.arena), e.heldBefore(a.arena),
 			min(room, e.limit-e.held))
 		if a.unrounded {
 			sum = pagesOf(missing)
@@ -156,11 +156,7 @@ func (e *Engine) ungrow(out []engine.Op) []engine.Op {
 	}
 	a, size := &e.act, e.units(e.picks)
 	x := e.newView(view{arena: a.arena, extent: extent{at: a.at}, inArena: true, unmapFailed: true,
-		size: size})
-	e.views[x].handles = append(e.views[x].handles, e.picks...)
-	for _, h := range e.picks {
-		e.handles[h].aliases++
-	}
+		size: size}, e.picks...)
 	e.takeVoid(a.at + size)
 	e.stats.Mapped += int(size / pageUnits)
 	e.unmapped = append(e.unmapped, e.picks...)

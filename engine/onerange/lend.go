@@ -98,9 +98,7 @@ func (e *Engine) leave() {
 		e.idx.Take(x.arena, x.at, x.at+x.size)
 		e.setPlace(0, x.at, x.size)
 		e.arenas[x.arena].held -= x.size
-		v := e.newView(view{arena: x.arena, extent: extent{at: x.at}, inArena: true, size: x.size})
-		e.views[v].handles = append(e.views[v].handles, h)
-		x.aliases++
+		e.newView(view{arena: x.arena, extent: extent{at: x.at}, inArena: true, size: x.size}, h)
 		x.arena, x.at = 0, 0
 		e.lentPending += x.size
 		e.stats.Lent++

@@ -84,7 +84,7 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 	}
 	x, t, most := e.idx.Room(s), e.idx.Total(), unitsOf(e.cfg.HandleMost)
 	load := x.Load + n
-	if e.isRegion(heapAt(s)) {
+	if e.isRegion(s) {
 		load, most = t.Load+n, min(most, load)
 	}
 	if e.trimsRepeatedly() {
@@ -103,11 +103,11 @@ func (e *Engine) heldBefore(s uint32) unit {
 	return e.arenas[s].peakHeld - e.arenas[s].held
 }
 
-// isRegion reports whether the program has named a heap's pool.
-func (e *Engine) isRegion(heap uint32) bool { return e.heaps[heap].pool >= engine.FirstRegion }
+// isRegion reports whether the program has named an arena's pool.
+func (e *Engine) isRegion(s uint32) bool { return e.heaps[heapAt(s)].pool >= engine.FirstRegion }
 
-func (e *Engine) growPart(heap uint32) unit {
-	if e.isRegion(heap) {
+func (e *Engine) growPart(s uint32) unit {
+	if e.isRegion(s) {
 		return 1
 	}
 	return unit(e.cfg.GrowPart)

@@ -14,10 +14,10 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.refuse(engine.RefusedSize, out)
 	}
 	a.n = unit(mem.Round(ev.Asked) / mem.Grain)
-	a.heap = e.heapOf(&ev)
-	a.arena = large(a.heap)
+	heap := e.heapOf(&ev)
+	a.arena = large(heap)
 	if mem.Round(ev.Asked) <= e.cfg.SmallLimit && ev.Pool == 0 { // graphs are many, and small
-		a.arena = small(a.heap)
+		a.arena = small(heap)
 	}
 	at, planned := e.place(ev.Addr)
 	if ev.Exact {
@@ -50,8 +50,7 @@ func (e *Engine) allocExact(at unit, out []engine.Op) []engine.Op {
 			continue
 		}
 		free := true
-		e.parts(uint32(x), at, a.n,
-			func(lo, hi unit) { free = free && e.isFree(a.arena, lo, hi) })
+		e.parts(uint32(x), at, a.n, func(lo, hi unit) { free = free && e.isFree(a.arena, lo, hi) })
 		if free {
 			return e.grant(at, uint32(x), out)
 		}
@@ -94,7 +93,7 @@ func (e *Engine) serve(out []engine.Op) []engine.Op {
 		if isLarge(a.arena) {
 			return e.refuse(a.reason, out)
 		}
-		a.arena, a.createFailed = large(a.heap), false
+		a.arena, a.createFailed = large(heapAt(a.arena)), false
 	}
 }
 
@@ -114,7 +113,7 @@ func (e *Engine) grantView(out []engine.Op) []engine.Op {
 
 func (e *Engine) refuse(why engine.Reason, out []engine.Op) []engine.Op {
 	e.stats.Refused++
-	if h := e.act.heap; h != 0 && e.empty(h) { // it was made for this request
+	if h := heapAt(e.act.arena); h != 0 && e.empty(h) { // it was made for this request
 		e.maybeEmpty = append(e.maybeEmpty, h)
 	}
 	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: e.act.req, Reason: why,

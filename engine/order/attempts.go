@@ -5,15 +5,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// stage is how far an event has come.
-//
-//	any event   begun ──► polled ──► settled          (a boundary, a trim and a poll poll all)
-//	a request   begun ──► first ──► granted
-//	                      first ──► polled ──► second ──► granted, or OpWait: it comes again
-//	                      first, second ──► regions ──► first, or borrow
-//	                      borrow ──► granted, OpWait, or rollback ──► refused
-//	one that waits for lenders
-//	            begun ──► lent ──► OpWait, or first
+// stage is how far an event has come: a request from first on (package documentation), or from lent
+// if it waits for lenders; any other event is polled, then settled.
 type stage uint8
 
 const (

@@ -14,7 +14,7 @@ type Policy interface {
 	Step(engine.Event, []engine.Op) []engine.Op
 	Lookup(mem.Addr) (engine.Block, bool)
 	Regions() map[uint64]bool // that have memory
-	Reserved() mem.Bytes
+	Reserved() mem.Bytes      // the sizes of all handles
 }
 
 // Config switches mechanisms off.

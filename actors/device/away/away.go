@@ -149,7 +149,6 @@ func (r *Region) Clean() bool { return slices.ContainsFunc(r.parts, (*part).clea
 // clean reports whether it can leave, and its backup has its contents.
 func (p *part) clean() bool { return p.saved && p.state == here }
 
-// recount sums up what the parts have.
 func (r *Region) recount() {
 	var sum [away + 1]mem.Bytes
 	for _, p := range r.parts {
@@ -165,11 +164,8 @@ func (r *Region) Open(stream mem.StreamID) error {
 	if r.Away > 0 {
 		return fmt.Errorf("%v of %v are away", r.Away, r.All)
 	}
-	if err := r.arrive(); err != nil {
-		return err
-	}
 	// Behind the last use, too: it may be another stream's, and the next event is this one's.
-	if err := r.behind(stream); err != nil {
+	if err := r.Follow(stream); err != nil {
 		return err
 	}
 	for _, p := range r.parts { // it stays after all
@@ -179,17 +175,6 @@ func (r *Region) Open(stream mem.StreamID) error {
 	r.open = true
 	r.recount()
 	return nil
-}
-
-// behind makes a stream wait for the copies back and the last use.
-func (r *Region) behind(stream mem.StreamID) error {
-	if r.lost {
-		if err := r.link.dev.Sync(); err != nil {
-			return err
-		}
-		r.lost = false
-	}
-	return r.link.order(stream, r.arrived, r.used)
 }
 
 func (r *Region) forgetBatches() {
@@ -205,7 +190,21 @@ func (r *Region) Follow(stream mem.StreamID) error {
 	if err := r.arrive(); err != nil {
 		return err
 	}
-	return r.behind(stream)
+	if r.lost {
+		if err := r.link.dev.Sync(); err != nil {
+			return err
+		}
+		r.lost = false
+	}
+	for _, f := range []driver.Fence{r.arrived, r.used} {
+		if f == 0 {
+			continue
+		}
+		if err := r.link.move.Await(stream, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Drop gives the backup up: the contents of what is away are lost.

@@ -42,8 +42,7 @@ func (r *Region) backUp(parts []*part) ([]*part, error) {
 	// What is needed has other sizes, and a region whose handles change would pin ever more.
 	err := r.give(func(x *piece) bool { return x.idle && !x.busy })
 	err = errors.Join(err, r.grow(missing, sum))
-	return slices.DeleteFunc(slices.Clone(parts),
-		func(p *part) bool { return p.host == nil }), err
+	return slices.DeleteFunc(slices.Clone(parts), func(p *part) bool { return p.host == nil }), err
 }
 
 // reuse gives a part a piece that another part has given back.
@@ -84,7 +83,6 @@ func (r *Region) grow(parts []*part, sum mem.Bytes) error {
 	return errors.Join(errs...)
 }
 
-// give gives pieces back.
 func (r *Region) give(which func(*piece) bool) error {
 	var all []*backup.Piece
 	r.host = slices.DeleteFunc(r.host, func(x *piece) bool {

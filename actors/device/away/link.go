@@ -51,19 +51,6 @@ func (l *Link) Close() error {
 	return err
 }
 
-// order makes work that a stream gets from now on wait for events; 0 is none.
-func (l *Link) order(stream mem.StreamID, behind ...driver.Fence) error {
-	for _, f := range behind {
-		if f == 0 {
-			continue
-		}
-		if err := l.move.Await(stream, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // forget gives an event up that nobody waits for any more. The device has it until it is told that
 // it has passed, so those given up before are asked about.
 func (l *Link) forget(f *driver.Fence) {

@@ -31,11 +31,7 @@ func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err er
 	if len(picked) == 0 {
 		return 0, err
 	}
-	failed := r.arrive()
-	if failed == nil {
-		failed = r.behind(r.link.out)
-	}
-	if failed != nil {
+	if failed := r.Follow(r.link.out); failed != nil {
 		return 0, errors.Join(err, failed)
 	}
 	for len(picked) > 0 {
@@ -177,7 +173,7 @@ func (r *Region) arrive() error {
 
 // Arrived reports whether the copies back have passed, and the last use. Where the driver cannot
 // tell, the event is gone. The copies get another one. The last use cannot, for its stream may be
-// gone, too: what comes behind it waits for the device (behind).
+// gone, too: what comes behind it waits for the device (Follow).
 func (r *Region) Arrived() (bool, error) {
 	if err := r.arrive(); err != nil || r.lost {
 		return false, err

@@ -156,19 +156,8 @@ func (s *Store) Restore(x *Copy, live func(engine.Block) bool) error {
 }
 
 // Drop gives up what copies keep on the host.
-func (s *Store) Drop(copies map[uint64]*Copy) error { return s.Give(pieces(copies)...) }
-
-// DropBeside is Drop on a goroutine: unpinning takes as long as copying.
-func (s *Store) DropBeside(copies map[uint64]*Copy) {
-	s.busy.Go(func() {
-		if err := s.Drop(copies); err != nil {
-			s.log.Warn("memory of the host was not given back", zap.Error(err))
-		}
-	})
-}
-
-// pieces takes the pieces from copies.
-func pieces(copies map[uint64]*Copy) (all []*Piece) {
+func (s *Store) Drop(copies map[uint64]*Copy) error {
+	var all []*Piece
 	for _, x := range copies {
 		for _, piece := range x.pieces {
 			if piece != nil { // it was made before another failed
@@ -177,7 +166,16 @@ func pieces(copies map[uint64]*Copy) (all []*Piece) {
 		}
 		x.pieces = nil
 	}
-	return all
+	return s.Give(all...)
+}
+
+// DropBeside is Drop on a goroutine: unpinning takes as long as copying.
+func (s *Store) DropBeside(copies map[uint64]*Copy) {
+	s.busy.Go(func() {
+		if err := s.Drop(copies); err != nil {
+			s.log.Warn("memory of the host was not given back", zap.Error(err))
+		}
+	})
 }
 
 // Await waits until what DropBeside was told of is given back, as far as it can be.

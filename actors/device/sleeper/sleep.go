@@ -92,7 +92,6 @@ func (d *Device) join(places []*place) error {
 	return d.use(there)
 }
 
-// use makes places usable that are mapped.
 func (d *Device) use(places []*place) error {
 	return runs(those(places, isMapped), func(at mem.Addr, size mem.Bytes, run []*place) error {
 		if err := d.Device.Access(at, size); err != nil {

@@ -46,10 +46,8 @@ type spare struct {
 func (d *Device) Keep(keep bool) { d.spare.keep = keep }
 
 // Spare returns how much memory is held that no handle has.
-func (d *Device) Spare() mem.Bytes { return d.spare.sum() }
-
-func (x *spare) sum() (n mem.Bytes) {
-	for _, m := range x.all {
+func (d *Device) Spare() (n mem.Bytes) {
+	for _, m := range d.spare.all {
 		n += m.size
 	}
 	return n
@@ -87,7 +85,7 @@ func (d *Device) Raise() error {
 	}
 	slices.SortFunc(lost, func(a, b *handle) int { return cmp.Compare(a.name, b.name) })
 	for _, x := range lost {
-		if d.spare.sum() < x.size {
+		if d.Spare() < x.size {
 			continue
 		}
 		if err := d.fill(x); err != nil {
@@ -123,9 +121,6 @@ func (x *handle) dropGuest() {
 		x.guest = nil
 	}
 }
-
-// mayRise reports whether a guest is back with its memory.
-func (x *handle) mayRise() bool { return x.rests && x.isWhole() }
 
 // isWhole reports whether all places are mapped: some are not where a call has failed.
 func (x *handle) isWhole() bool {
@@ -180,7 +175,8 @@ func (d *Device) giveUp(x *handle) error {
 		return nil
 	}
 	x.memory = nil
-	if i := slices.IndexFunc(m.guests, (*handle).mayRise); i >= 0 {
+	rises := func(y *handle) bool { return y.rests && y.isWhole() }
+	if i := slices.IndexFunc(m.guests, rises); i >= 0 {
 		y := m.guests[i]
 		d.wakes(y, m)
 		d.spare.risen = append(d.spare.risen, y.name)

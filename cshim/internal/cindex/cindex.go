@@ -61,11 +61,6 @@ static struct index_block block_at(const struct stalloc_index *x, uint64_t at) {
 	uint32_t b = at >> INDEX_PLACE_BITS == 0 ? start_get(x, at) : 0;
 	return b ? x->blocks[b] : (struct index_block){0};
 }
-
-static void release(struct stalloc_index *x) {
-	free(x->arenas), free(x->gaps), free(x->blocks), free(x->starts);
-	free(x);
-}
 */
 import "C"
 
@@ -83,12 +78,6 @@ type Index struct{ c *C.struct_stalloc_index }
 
 // At returns the index of the struct stalloc_index at an address. A zeroed one is empty.
 func At(address unsafe.Pointer) *Index { return &Index{(*C.struct_stalloc_index)(address)} }
-
-// New returns an empty one, until Close.
-func New() *Index { return At(C.calloc(1, C.sizeof_struct_stalloc_index)) }
-
-// Close frees what New made.
-func (x *Index) Close() { C.release(x.c) }
 
 func (x *Index) must(done C.bool) {
 	if !done {

@@ -1,4 +1,4 @@
-package cindex
+package cindex_test
 
 import (
 	"cmp"
@@ -7,13 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"stalloc/cshim/internal/cquick"
 	"stalloc/engine/index"
 	"stalloc/internal/mem"
 )
 
 // pair is the index in C and the model, told the same.
 type pair struct {
-	c     *Index
+	c     index.Index
 	m     *index.Model
 	fresh index.Unit // addresses from here on were never given
 	at    []index.Unit
@@ -148,8 +149,9 @@ func (p *pair) same(next func(int) int) error {
 
 // script has both do what bytes say, and compares them every so often.
 func script(data []byte, every int) error {
-	p := &pair{c: New(), m: index.NewModel(), fresh: 4096}
-	defer p.c.Close()
+	device := cquick.New(0, 0)
+	defer device.Close()
+	p := &pair{c: device.Index(), m: index.NewModel(), fresh: 4096}
 	for h := range uint32(arenas/2 - 1) {
 		p.assign(1+h, mem.StreamID(h))
 	}

@@ -1,4 +1,4 @@
-package cindex
+package cindex_test
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"stalloc/cshim/internal/cquick"
 	"stalloc/engine/index"
 )
 
@@ -22,7 +23,7 @@ func TestNoMemory(t *testing.T) {
 		}
 		return
 	}
-	x := New()
+	x := cquick.New(0, 0).Index()
 	x.Assign(1, 0, 0)
 	x.Give(2, 8192, 1<<30)
 	limit(t, 256<<20)
