@@ -83,10 +83,11 @@ func (a *Allocator) Stats() Stats {
 	}
 	defer a.leave()
 	s := a.local.Stats()
+	now, peak := a.local.Load()
 	return Stats{
 		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Steps: s.Steps,
 		Plans: s.Generation, LostEvents: a.local.LostEvents(),
-		Allocated: s.Load, PeakAllocated: s.Engine.PeakLoad, Active: s.Load + s.Pending,
+		Allocated: now, PeakAllocated: peak, Active: now + s.Pending,
 		Reserved: s.Reserved, PeakReserved: s.PeakReserved, Asleep: s.Asleep, Backup: s.Backup,
 		NativePeakReserved: s.Native.PeakReserved, NativeSteps: s.Native.Steps,
 		NativeFull:  s.Native.OutOfMemory,

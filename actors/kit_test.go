@@ -107,8 +107,10 @@ func (k *kit) stream() *stream.Stream { return k.streams.All()[0] }
 // empty fails unless nothing is live or waits.
 func (k *kit) empty() {
 	k.t.Helper()
-	if s := k.Stats(); s.Stats.Load != 0 || s.Pending != 0 {
-		k.t.Fatalf("the pool holds %v, pending are %v", s.Stats.Load, s.Pending)
+	load, _ := k.Load()
+	if s := k.Stats(); load != 0 || s.Stats.Load != 0 || s.Pending != 0 {
+		k.t.Fatalf("the program holds %v, the pool %v, pending are %v", load, s.Stats.Load,
+			s.Pending)
 	}
 }
 

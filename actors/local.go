@@ -69,3 +69,8 @@ func (l *Local) Release(addr mem.Addr) error {
 // LostEvents counts the requests and frees that the planner did not see: there were too
 // many in a step, or the steps ended too fast.
 func (l *Local) LostEvents() uint64 { return l.host.Lost() + l.counts.dropped.Load() }
+
+// Load returns the sum of live rounded sizes and its peak.
+func (l *Local) Load() (now, peak mem.Bytes) {
+	return l.host.Load(), l.host.Peak()
+}

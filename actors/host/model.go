@@ -21,7 +21,8 @@ type Model struct {
 	persistent map[mem.StreamID]bool
 	lost       atomic.Uint64 // ever
 	load       atomic.Int64  // rounded bytes of live blocks
-	most       atomic.Int64  // of load since TakeLoad
+	peak       atomic.Int64
+	most       atomic.Int64 // of load since TakeLoad
 }
 
 // NewModel makes a host without streams.
@@ -114,6 +115,12 @@ func (h *Model) Observe(on bool) { h.mute = !on }
 // Lost returns how many events were lost, ever.
 func (h *Model) Lost() uint64 { return h.lost.Load() }
 
+// Load returns the rounded bytes of live blocks.
+func (h *Model) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
+
+// Peak returns the highest load so far.
+func (h *Model) Peak() mem.Bytes { return mem.Bytes(h.peak.Load()) }
+
 // TakeLoad implements Host.
 func (h *Model) TakeLoad() (now, most mem.Bytes) {
 	load := h.load.Load()
@@ -123,6 +130,8 @@ func (h *Model) TakeLoad() (now, most mem.Bytes) {
 // AddLoad notes rounded bytes of a block that begins to live, or ends (negative).
 func (h *Model) AddLoad(n mem.Bytes) {
 	load := h.load.Add(int64(n))
-	for x := h.most.Load(); load > x && !h.most.CompareAndSwap(x, load); x = h.most.Load() {
+	for _, peak := range []*atomic.Int64{&h.peak, &h.most} {
+		for x := peak.Load(); load > x && !peak.CompareAndSwap(x, load); x = peak.Load() {
+		}
 	}
 }

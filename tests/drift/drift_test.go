@@ -61,6 +61,9 @@ func leaks(t *testing.T, p *Program, local *actors.Local, device *sim.Device) {
 	if p.Live() > 0 {
 		t.Fatalf("the program left %d blocks", p.Live())
 	}
+	if load, _ := local.Load(); load != 0 {
+		t.Errorf("%v are counted as live at the end", load)
+	}
 	if err := local.Trim(0); err != nil {
 		t.Error(err)
 	}

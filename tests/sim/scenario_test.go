@@ -400,8 +400,8 @@ func (r *run) end() error {
 		if err != nil {
 			r.fail("trim: %w", err)
 		}
-		if s.Stats.Load != 0 || s.Pending != 0 {
-			r.fail("with all freed %v are live, pending are %v; %d fences are late", s.Stats.Load, s.Pending, s.Late)
+		if load, _ := r.local.Load(); load != 0 || s.Stats.Load != 0 || s.Pending != 0 {
+			r.fail("with all freed the program holds %v, the pool %v, pending are %v; %d fences are late", load, s.Stats.Load, s.Pending, s.Late)
 		}
 		if used := r.dev.Used(); !r.sticks() && (s.Reserved != 0 || used != 0) {
 			r.fail("with all freed %v are reserved, and the device has %v in use", s.Reserved, used)
