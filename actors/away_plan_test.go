@@ -14,17 +14,20 @@ import (
 // the peak of a step, and there are 4.
 type decoder struct {
 	*awayKit
+	mib      mem.Bytes // less where it is scaled down
 	requests uint64
 	between  func() // two requests; nil: nothing
+	optimize func() // uses the states
 }
 
 func newDecoder(t *testing.T, capacity mem.Bytes, delay int) *decoder {
 	t.Helper()
-	return newDecoderOn(t, sim.New(sim.Config{Capacity: capacity, FenceDelay: delay}), func() {})
+	gpu := sim.New(sim.Config{Capacity: capacity, FenceDelay: delay})
+	return newDecoderOn(t, gpu, mem.MiB, func() {})
 }
 
 // newDecoderOn is one on a device, with what happens while a thread waits.
-func newDecoderOn(t *testing.T, gpu *sim.Device, waits func()) *decoder {
+func newDecoderOn(t *testing.T, gpu *sim.Device, mib mem.Bytes, waits func()) *decoder {
 	t.Helper()
 	over := make(chan struct{})
 	clock := Clock{Sleep: func(d time.Duration) {
@@ -34,14 +37,17 @@ func newDecoderOn(t *testing.T, gpu *sim.Device, waits func()) *decoder {
 		waits()
 	}}
 	opts := Options{Inline: true, Clock: clock}
-	k := &decoder{awayKit: newAwayKitWith(t, gpu, gpu, 256*mem.MiB, opts)}
+	k := &decoder{awayKit: newAwayKitWith(t, gpu, gpu, 256*mib, opts), mib: mib}
 	t.Cleanup(func() { close(over) })
+	k.optimize = func() {
+		k.use()
+		k.end(true)
+	}
 	k.PersistentStream(0)
 	for range 8 {
-		k.ask(128 * mem.MiB) // weights
+		k.ask(128 * mib) // weights
 	}
-	k.use()
-	k.end(true)
+	k.optimize()
 	return k
 }
 
@@ -61,16 +67,16 @@ func (k *decoder) step() {
 	for batch := range 2 {
 		var saved [8]mem.Addr
 		for n := range saved {
-			saved[n] = k.request(96 * mem.MiB)
-			k.release(k.request(80 * mem.MiB))
+			saved[n] = k.request(96 * k.mib)
+			k.release(k.request(80 * k.mib))
 		}
-		logits := k.request(300 * mem.MiB)
+		logits := k.request(300 * k.mib)
 		for n := 7; n >= 0; n-- {
-			again := k.request(200 * mem.MiB)
+			again := k.request(200 * k.mib)
 			if batch == 0 {
-				gradients[n] = k.request(128 * mem.MiB)
+				gradients[n] = k.request(128 * k.mib)
 			} else {
-				k.release(k.request(128 * mem.MiB))
+				k.release(k.request(128 * k.mib))
 			}
 			k.release(again, saved[n])
 			if batch == 1 && n < 5 {
@@ -81,8 +87,7 @@ func (k *decoder) step() {
 		}
 		k.release(logits)
 	}
-	k.use()
-	k.end(true)
+	k.optimize()
 	k.release(gradients[:]...)
 	if err := k.Step(); err != nil {
 		k.t.Fatal(err)
@@ -124,7 +129,7 @@ func TestPlansHoldWhileStatesLeaveSlowly(t *testing.T) {
 	const out, back = sim.FirstMade, sim.FirstMade + 1
 	gpu := sim.New(sim.Config{Capacity: 4 * mem.GiB, Manual: true})
 	copied := mem.Tick(0)
-	k := newDecoderOn(t, gpu, func() {
+	k := newDecoderOn(t, gpu, mem.MiB, func() {
 		gpu.Finish(0)
 		copied = min(copied+1, gpu.Place(out))
 		gpu.FinishTo(out, copied)
@@ -146,6 +151,44 @@ func TestPlansHoldWhileStatesLeaveSlowly(t *testing.T) {
 		}
 		if retries := s.Retries - before.Retries; n >= 5 && retries > 0 {
 			t.Errorf("step %d: %d requests count as tried again", n, retries)
+		}
+	}
+}
+
+// TestPartsArePlanned: two parts of the states, which do not fit together, are used one after the
+// other. Idle memory makes way for each, and is back at its places in the next step.
+func TestPartsArePlanned(t *testing.T) {
+	const mib = mem.MiB / 4
+	k := newDecoderOn(t, sim.New(sim.Config{Capacity: 3500 * mib}), mib, func() {})
+	number, err := region.Number("test: second part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, states := [2]uint64{k.region, number}, [2][]mem.Addr{k.states}
+	k.region = number
+	for range 4 {
+		at, err := k.MallocIn(0, number, k.unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[1] = append(states[1], at)
+	}
+	k.end(true)
+	k.optimize = func() {
+		for n := range parts {
+			k.region, k.states = parts[n], states[n]
+			k.use()
+			k.end(true)
+		}
+		k.region = 0 // none comes back ahead
+	}
+	for n := range 7 {
+		before := k.Stats()
+		k.requests = 0
+		k.step()
+		s := k.Stats()
+		if hits := s.Hits - before.Hits; n >= 5 && hits != k.requests {
+			t.Errorf("step %d: %d of %d requests are planned", n, hits, k.requests)
 		}
 	}
 }

@@ -174,3 +174,19 @@ func TestUnpinOfARegionFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestClosedRegionsResumeAboveTheLimit: that needs no memory.
+func TestClosedRegionsResumeAboveTheLimit(t *testing.T) {
+	k := newAwayKit(t)
+	live := k.ask(256 * mem.MiB)
+	k.end(true)
+	pools := []uint64{k.region}
+	if err := errors.Join(k.Limit(0.125), k.Pause(pools, true), k.Resume(pools)); err != nil {
+		t.Error(err)
+	}
+	k.release(live)
+	if err := k.Limit(1); err != nil {
+		t.Fatal(err)
+	}
+	k.use()
+}

@@ -24,6 +24,7 @@ type moving struct {
 	link     *away.Link
 	moved    map[uint64]*moved
 	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
+	left     time.Duration   // when something has left, or began to
 	warned   map[string]bool // what warnOnce has logged
 	closings uint64
 }
@@ -253,7 +254,7 @@ func (p *Pool) allAway(pools []uint64) error {
 		m := p.moved[pool]
 		p.refresh(m)
 		_, err := m.Send(m.All, nil) // the device was waited for
-		p.awaitOut(nil, math.MaxInt64)
+		p.awaitOut(nil, math.MaxInt64, math.MaxInt64)
 		if stays := m.All - m.Away; stays > 0 {
 			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", stays), err)
 		}

@@ -3,6 +3,7 @@ package pool
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -41,6 +42,7 @@ func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
 	}
 	if slept > 0 {
 		p.time += time.Since(start)
+		p.left = p.Clock.Now()
 		p.applyLimit()
 		p.traced(start, "region: left", "bytes", int64(slept))
 	}
@@ -71,7 +73,7 @@ func (p *Pool) makeRoom(n mem.Bytes, except *moved) bool {
 	slept, _ := p.settleAll(except)
 	_, leaving := p.out(except)
 	p.leave(need-slept-leaving, except != nil, except)
-	return slept+p.awaitOut(except, need-slept) > 0
+	return slept+p.awaitOut(except, need-slept, math.MaxInt64) > 0
 }
 
 // leave begins to move n bytes of closed regions out, of all but one, and returns how much does.
@@ -99,10 +101,10 @@ func (p *Pool) leave(n mem.Bytes, opening bool, except *moved) (sent mem.Bytes) 
 	return sent
 }
 
-// awaitOut waits until need bytes of all regions but one sleep, or no copy is under way. It returns
-// how much went to sleep.
-func (p *Pool) awaitOut(except *moved, need mem.Bytes) (sum mem.Bytes) {
-	for sum < need {
+// awaitOut waits until need bytes of all regions but one sleep, or no copy is under way, or for so
+// long. It returns how much went to sleep.
+func (p *Pool) awaitOut(except *moved, need mem.Bytes, until time.Duration) (sum mem.Bytes) {
+	for sum < need && p.Clock.Now() < until {
 		slept, leaving := p.settleAll(except)
 		if sum += slept; !leaving {
 			break
@@ -116,6 +118,10 @@ func (p *Pool) awaitOut(except *moved, need mem.Bytes) (sum mem.Bytes) {
 
 // copyWait is how long a thread sleeps between two checks of a copy that it waits for.
 const copyWait = 50 * time.Microsecond
+
+// longestRise is how long planned requests wait while nothing leaves: the work that copies wait for
+// may itself wait for this thread.
+const longestRise = 10 * time.Second
 
 func (p *Pool) noteWanted() {
 	wanted := p.wanted()
@@ -141,7 +147,7 @@ func (p *Pool) means(wait bool) (m engine.Means) {
 		if r.Away < r.All {
 			m |= engine.MeansRoom
 		}
-		if wait && r.Leaving > 0 {
+		if wait && r.Leaving > 0 && p.Clock.Now() < p.left+longestRise {
 			m |= engine.MeansRise
 		}
 	}
@@ -161,7 +167,7 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	start := time.Now()
 	defer func() { p.traced(start, "region: a request waits", "bytes", int64(ev.Asked)) }()
 	if refused.Reason == engine.RefusedResting { // no retry: there may be memory elsewhere
-		ev.Means = p.means(p.awaitOut(nil, 1) > 0)
+		ev.Means = p.means(p.awaitOut(nil, 1, p.left+longestRise) > 0)
 		return true
 	}
 	p.waited = true
@@ -180,6 +186,9 @@ const leastRoom = 128 * mem.MiB
 // send begins to move so much of a region out, and returns how much does.
 func (p *Pool) send(m *moved, n mem.Bytes) mem.Bytes {
 	sent, err := m.Send(n, p.busy(m.pool))
+	if sent > 0 {
+		p.left = p.Clock.Now()
+	}
 	if err != nil {
 		p.warnOnce("memory of a region cannot leave for the host, or not all that should", err)
 	}

@@ -166,7 +166,7 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err
 			return pools[pool] != nil && !p.isClosed(pool)
 		})
 		_, need = p.dev.Size(handles)
-		if limit := p.mayHold(); limit > 0 && p.reserved()+need > limit {
+		if limit := p.mayHold(); need > 0 && limit > 0 && p.reserved()+need > limit {
 			need += p.reserved() - limit
 			return &engine.RefusedError{Reason: engine.RefusedLimit, Limit: p.limit}
 		}

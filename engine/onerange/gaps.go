@@ -78,8 +78,7 @@ func (e *Engine) isFreeOnceRisen(s uint32, lo, hi unit) bool {
 // memory is needed.
 func (e *Engine) resting(s uint32) (places []index.Gap) {
 	for x := range e.views {
-		v := &e.views[x]
-		if s != 0 && v.arena == s && v.isFormer() && e.handles[v.handles[0]].rests {
+		if v := &e.views[x]; s != 0 && v.arena == s && e.rests(v) {
 			places = append(places, index.Gap{Lo: v.at, Hi: v.at + v.size})
 		}
 	}

@@ -91,6 +91,9 @@ func (e *Engine) leastLent(missing unit) unit {
 // isFormer reports whether a view is the place that a lent handle has left.
 func (v *view) isFormer() bool { return v.inArena && !v.unmapFailed }
 
+// rests reports whether the handle rests that a view is the place of.
+func (e *Engine) rests(v *view) bool { return v.isFormer() && e.handles[v.handles[0]].rests }
+
 // leave takes the picked handles from their arena. They stay mapped there, each in its own view.
 func (e *Engine) leave() {
 	for _, h := range e.picks {

@@ -27,7 +27,7 @@ import (
 //	persistent           with stream=, which is never destroyed
 //	fail KIND N          the driver refuses the Nth operation of that kind from here on: no!
 //	step
-//	trim                 with pool=
+//	trim [SIZE]          as much is enough; with pool=
 //	rest SIZE            so much is lent to nobody, and rests once its fences have passed
 //	rise                 what has rested longest has its memory again
 //	layout               what lies where: of each arena, by offset from the window's base
@@ -176,6 +176,9 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 		err = s.rise(0)
 	case "trim":
 		ev.Kind = engine.EvTrim
+		if len(plain) > 1 {
+			ev.Asked, _ = mem.ParseBytes(plain[1])
+		}
 		err = s.step(ev)
 	default:
 		d.Fatalf(t, "unknown event %q", plain[0])

@@ -50,11 +50,15 @@ func (e *Engine) trimmed(s uint32) bool {
 }
 
 // dropIdle unmaps the idle views of a trim, and those that serve nobody, whose handles may be the
-// trim's, wherever they are.
+// trim's, wherever they are. Where so much is enough, what rests keeps its places: it has no memory
+// to give, and plans rely on them.
 func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for x := 1; x < len(e.views); x++ {
 		v := &e.views[x]
+		if e.act.enough > 0 && e.rests(v) {
+			continue
+		}
 		if v.block == 0 && (e.trimmed(v.arena) || v.unmapFailed && e.act.synced) {
 			e.picks = append(e.picks, uint32(x))
 		}

@@ -73,24 +73,31 @@ func (d *Device) rests(x *handle) {
 	x.rests, x.memory = true, nil
 }
 
-// Raise makes memory for resting handles whose own memory was released to the driver, or was to be,
-// in place of spare memory; Risen returns them, too. Otherwise they would rest for ever, and their
-// caller would make other handles instead.
+// Raise gives spare memory to handles that rest, and Risen returns them, too: without a call of the
+// driver to those that are mapped to it, and else in its place, first to those whose own memory was
+// released. Otherwise they would rest for ever, and their caller would make other handles instead.
 func (d *Device) Raise() error {
-	var lost []*handle
+	d.spare.all = slices.DeleteFunc(d.spare.all, d.raises)
+	var resting []*handle
 	for _, x := range d.handles {
-		if x.rests && (x.guest == nil || !x.isWhole()) {
-			lost = append(lost, x)
+		if x.rests {
+			resting = append(resting, x)
 		}
 	}
-	slices.SortFunc(lost, func(a, b *handle) int { return cmp.Compare(a.name, b.name) })
-	for _, x := range lost {
-		if d.Spare() < x.size {
+	guest := map[bool]int{true: 1}
+	slices.SortFunc(resting, func(a, b *handle) int {
+		return cmp.Or(cmp.Compare(guest[a.guest != nil], guest[b.guest != nil]),
+			cmp.Compare(a.name, b.name))
+	})
+	room := d.Spare() // of which more is released than made where sizes differ
+	for _, x := range resting {
+		if room < x.size {
 			continue
 		}
 		if err := d.fill(x); err != nil {
 			return err
 		}
+		room -= x.size
 		if err := d.join(x.places); err != nil {
 			undone := d.part(x.places)
 			if undone == nil { // else what is mapped keeps its memory
@@ -175,15 +182,22 @@ func (d *Device) giveUp(x *handle) error {
 		return nil
 	}
 	x.memory = nil
-	rises := func(y *handle) bool { return y.rests && y.isWhole() }
-	if i := slices.IndexFunc(m.guests, rises); i >= 0 {
-		y := m.guests[i]
-		d.wakes(y, m)
-		d.spare.risen = append(d.spare.risen, y.name)
-		return nil
+	if !d.raises(m) {
+		d.spare.all = append(d.spare.all, m)
 	}
-	d.spare.all = append(d.spare.all, m)
 	return nil
+}
+
+// raises gives memory that no handle has to one that is mapped to it. False: there is none.
+func (d *Device) raises(m *memory) bool {
+	i := slices.IndexFunc(m.guests, func(x *handle) bool { return x.rests && x.isWhole() })
+	if i < 0 {
+		return false
+	}
+	x := m.guests[i]
+	d.wakes(x, m)
+	d.spare.risen = append(d.spare.risen, x.name)
+	return true
 }
 
 // release gives memory back to the driver, after it is unmapped everywhere.

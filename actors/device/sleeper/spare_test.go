@@ -83,6 +83,49 @@ func TestRisesWhole(t *testing.T) {
 	k.end()
 }
 
+// TestAllRisesThatCan: spare memory serves whatever rests, though sizes differ, and though others
+// have the memory where it rests.
+func TestAllRisesThatCan(t *testing.T) {
+	k := newKit(t)
+	k.Rest(k.handles[0])
+	calls := k.gpu.Stats()
+	if err := k.Raise(); err != nil || !slices.Equal(k.Risen(), k.handles[:1]) ||
+		k.gpu.Stats() != calls {
+		t.Errorf("the driver is called for what rests on spare memory: %v", err)
+	}
+	k.Rest(k.handles[0])
+	k.Rest(k.handles[2])
+	h, err := k.Create(2 * page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Keep(true)
+	if err := errors.Join(k.Release(h), k.Raise()); err != nil {
+		t.Error(err)
+	}
+	if risen := k.Risen(); len(risen) != 2 {
+		t.Errorf("%v have risen, there is memory for two", risen)
+	}
+	k.taken(4*page, 0, 0)
+	k.Keep(false)
+	h = k.borrow()
+	k.Keep(true)
+	asleep, err := k.Sleep(k.handles[2:])
+	if err = errors.Join(err, k.Raise()); !asleep || err != nil {
+		t.Errorf("another sleeps: %v, %v", asleep, err)
+	}
+	if risen := k.Risen(); !slices.Equal(risen, k.handles[:1]) {
+		t.Errorf("%v have risen, want the first handle", risen)
+	}
+	k.taken(4*page, 0, 0)
+	k.giveBack(h)
+	if err := k.Wake(k.handles); err != nil {
+		t.Fatal(err)
+	}
+	k.awake("they have risen")
+	k.end()
+}
+
 // TestSpareIsNeverBesideNew: what needs memory of another size gives as much of what is spare back
 // first, and what rested there sleeps.
 func TestSpareIsNeverBesideNew(t *testing.T) {
