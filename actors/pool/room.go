@@ -101,8 +101,8 @@ func (p *Pool) leave(n mem.Bytes, opening bool, except *moved) (sent mem.Bytes) 
 	return sent
 }
 
-// awaitOut waits until need bytes of all regions but one sleep, or no copy is under way, or for so
-// long. It returns how much went to sleep.
+// awaitOut waits until need bytes of all regions but one sleep, no copy is under way, or that time
+// has come. It returns how much went to sleep.
 func (p *Pool) awaitOut(except *moved, need mem.Bytes, until time.Duration) (sum mem.Bytes) {
 	for sum < need && p.Clock.Now() < until {
 		slept, leaving := p.settleAll(except)

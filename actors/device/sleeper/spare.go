@@ -84,10 +84,14 @@ func (d *Device) Raise() error {
 			resting = append(resting, x)
 		}
 	}
-	guest := map[bool]int{true: 1}
+	rank := func(x *handle) int {
+		if x.guest == nil {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(resting, func(a, b *handle) int {
-		return cmp.Or(cmp.Compare(guest[a.guest != nil], guest[b.guest != nil]),
-			cmp.Compare(a.name, b.name))
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.name, b.name))
 	})
 	room := d.Spare() // of which more is released than made where sizes differ
 	for _, x := range resting {
