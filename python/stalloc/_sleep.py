@@ -109,8 +109,8 @@ def pause(
     torch, library = active
     if _adapter.has_open_pools() or _torch.is_capturing(torch):
         raise StallocError(
-            "stalloc: pause() waits for the device, which would break a CUDA graph's capture, and "
-            "one is or may be under way; call pause() when it has ended"
+            "stalloc: a CUDA graph is being captured, or may be, and pause() waits for the device, "
+            "which would break the capture; call pause() when it has ended"
         )
     _graphs.guard(torch)
     try:
