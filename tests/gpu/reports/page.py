@@ -64,10 +64,10 @@ def slow(cases, by):
     if not found:
         return []
     return [
-        "These programs are short, so the time to get memory from the driver counts. stalloc takes\n"
-        "at least a second longer than each peer in the programs below (in brackets the best peer's\n"
-        "time). Nine programs ran side by side, and driver calls also wait for those of other\n"
-        f"programs on the host.\n\n{', '.join(found)}.\n"
+        "These programs are short, so the time to get memory from the driver counts. stalloc\n"
+        "takes at least a second longer than each peer in the programs below (in brackets the\n"
+        "best peer's time). Nine programs ran side by side, and driver calls also wait for\n"
+        f"those of other programs on the host.\n\n{', '.join(found)}.\n"
     ]
 
 
