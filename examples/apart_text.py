@@ -1,4 +1,4 @@
-"""Programs for apart_program.py that read and listen."""
+"""The programs of apart_program.py that train on text and audio."""
 
 import tempfile
 

@@ -1,4 +1,4 @@
-"""Programs for apart_program.py that see: latents, photographs, scans."""
+"""The programs of apart_program.py that train on images: latents, photographs, scans."""
 
 
 def diffusion(o):

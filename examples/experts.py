@@ -1,4 +1,4 @@
-"""Mixture-of-experts layers for decoder.Decoder: the sizes of what they ask for follow routing.
+"""Mixture-of-experts layers for decoder.Decoder: request sizes follow the routing.
 
 Two ways of bringing tokens to their experts, both in use today:
 

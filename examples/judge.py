@@ -1,4 +1,4 @@
-"""Judging and showing the reports of one example under several allocators.
+"""Checks and prints the reports of one example under several allocators.
 
 `reports` maps a label to a report as measure.Recorder writes it, or to {"failed": why}. The
 label is the allocator's name, with " (2)" behind it for the second run of the same.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How small a device still does, how small a one at full speed, and what fits into --cap GiB.
+"""The least memory that each program fits in or runs at full speed in; what fits into --cap GiB.
 
     python examples/limit.py --json limit.jsonl --budget 580                # again until it is done
     python examples/limit.py --json limit.jsonl --programs hf mixtral --turns 5

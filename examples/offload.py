@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a model trains at under a limit, with idle memory on the host, and without.
+"""How fast a model trains under a memory limit, with idle memory on the host and without.
 
     python examples/offload.py --parts activations [--length 8192] [--turns 5] [--json FILE]
 

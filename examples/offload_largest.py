@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The largest model that trains under a limit, in layers, with its tokens/s, by allocator and by
-who has its optimizer states.
+what offloads its optimizer states.
 
     python examples/offload_largest.py --json largest.jsonl               # again until it is done
     python examples/offload_largest.py --json largest.jsonl --limits 24 --ways native

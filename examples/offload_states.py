@@ -1,4 +1,4 @@
-"""What a model trains at under a limit, with its optimizer states offloaded and without.
+"""How fast a model trains under a memory limit, with its optimizer states offloaded and without.
 
     python examples/offload_states.py [--limit 24] [--turns 1] [--json FILE] [--budget 580]
 

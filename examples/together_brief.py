@@ -1,5 +1,5 @@
-"""Memory and time of together.py's programs under each allocator, as Markdown: for pages that say
-what the allocators need on GPUs.
+"""Memory and time of together.py's programs under each allocator, as Markdown, for the README and
+pages of docs.
 """
 
 import statistics

@@ -4,7 +4,7 @@
 As in rl_loop.py: while the other process generates with the weights where they lie, all else that
 the trainer has sleeps. TRL takes generation from outside as its rollout_func. Weights, tokenizer
 and prompts are made here, nothing is downloaded; the reward is the share of tokens below a limit.
-With --awake nothing sleeps: the losses are the same. Needs trl.
+With --awake nothing sleeps, to compare the losses. Needs trl.
 
     python examples/train_grpo.py --steps 20
     python examples/train_grpo.py --tiny      # seconds on a CPU, where nothing sleeps

@@ -23,7 +23,7 @@ type Setting struct {
 // Settings are those that a search varies. STALLOC_CONF takes the same between the same bounds.
 var Settings = []Setting{
 	{Key: "handle_part", Least: 16, Most: 8192,
-		About: "a handle is at most such a part of the load",
+		About: "a handle is at most the load divided by this",
 		of: func(c *onerange.Config) (int64, func(int64)) {
 			return int64(c.HandlePart), func(n int64) { c.HandlePart = int(n) }
 		}},
@@ -31,12 +31,13 @@ var Settings = []Setting{
 		power: true, bytes: true, of: func(c *onerange.Config) (int64, func(int64)) {
 			return int64(c.HandleMost), func(n int64) { c.HandleMost = mem.Bytes(n) }
 		}},
-	{Key: "grow_part", Least: 1, Most: 64, About: "memory is made in such parts of a handle",
+	{Key: "grow_part", Least: 1, Most: 64,
+		About: "memory grows in multiples of a handle divided by this",
 		of: func(c *onerange.Config) (int64, func(int64)) {
 			return int64(c.GrowPart), func(n int64) { c.GrowPart = int(n) }
 		}},
 	{Key: "small_limit", Least: 512, Most: 1 << 20,
-		About: "requests up to this have an arena of their own",
+		About: "requests up to this size have an arena of their own",
 		bytes: true, of: func(c *onerange.Config) (int64, func(int64)) {
 			return int64(c.SmallLimit), func(n int64) { c.SmallLimit = mem.Bytes(n) }
 		}},

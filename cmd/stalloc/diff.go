@@ -96,13 +96,13 @@ changes its meaning or goes.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.by, "by", "", "group by "+strings.Join(report.Groupings,
-		", ")+" (default stack where both have them, else shape)")
+		", ")+" (default stack if both have stacks, else shape)")
 	f.IntVar(&flags.step, "step", flags.step,
 		"compare at the peak of this `step`, from 0; the highest peak if negative")
 	f.IntVar(&flags.device, "device", flags.device,
-		"of snapshots: the `number` of the device; the first that has events if negative")
+		"for snapshots: the `number` of the device; if negative, the first that has events")
 	f.IntVar(&flags.top, "top", flags.top,
-		"print at most so many groups and steps; 0 prints all, and JSON has all")
+		"print at most this many groups and steps; 0 prints all, and JSON has all")
 	f.Var(&flags.failOver, "fail-over",
 		"fail if the peak has grown by more than this: a share, as in 1%, or an amount"+amounts)
 	f.Var(&flags.format, "format",

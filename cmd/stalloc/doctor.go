@@ -19,14 +19,14 @@ func newDoctor() *cobra.Command {
 	var json bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look whether stalloc can serve on this machine",
-		Long: `Doctor looks at the driver, the GPUs and their virtual memory management,
-glibc, PyTorch, the libraries, settings, the cache of plans and who holds the
-devices' memory, and allocates one block. Each line is ok, or says what to do.
+		Short: "Check whether stalloc can serve on this machine",
+		Long: `Doctor checks the driver, the GPUs and their virtual memory management, glibc,
+PyTorch, the libraries, the settings and who holds the devices' memory, and
+allocates one block. Each line is ok, or says what to do.
 
 It runs 'python3 -m stalloc.doctor': name the Python that trains with --python.
 
-Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
+Exit status: 0 if stalloc can serve, 1 if something has to be fixed first.`,
 		Example: `  stalloc doctor
   stalloc doctor --python ~/envs/train/bin/python --device 1`,
 		Args: cobra.NoArgs,

@@ -44,21 +44,21 @@ allocator's waste is not linear.
 
 The range says how far a size may be off: the largest distance of a recording
 from what is computed for its size, which grows with the square of the
-extrapolation, plus the error of the search. Two sizes cannot tell this
-distance; fit says so.
+extrapolation, plus the error of the search. With two sizes it is not known,
+and fit says so.
 
 Fit gives no answer that may be off by more than 10 % of the device (attention
 that stores its matrix, with the sequence's length), or that is more than 16
 times the largest recorded size.
 
 --capacity is the memory that tensors can use: the device's, less what the CUDA
-context and libraries take, usually 0.5 to 1.5 GiB. No allocator exceeds 'live
-tensors'.
+context and libraries take, usually 0.5 to 1.5 GiB. 'live tensors' is the upper
+bound: no allocator fits a larger size.
 
-With --offload it also tells what live tensors need if the optimizer states lie
+With --offload it also says what live tensors need if the optimizer states are
 on the host between two optimizer steps, and how much longer a step takes then.
-States are recognised by their lives; what a recording cannot know is when
-memory is used, so the time is an estimate from the host's times.`
+States are recognised by their lifetimes. A recording does not have when memory
+is used, so the time is an estimate from the host's times.`
 
 func newFit() *cobra.Command {
 	flags := fitFlags{multiple: 1, steps: 6, python: "python3", allocators: []string{"native",
@@ -86,14 +86,14 @@ func newFit() *cobra.Command {
 	f.SetInterspersed(false) // what stands after the program is its own
 	f.StringVar(&flags.sizes, "sizes", "",
 		"a `name=size,size`: run the program with --name at these sizes; two or more")
-	f.IntVar(&flags.steps, "steps", flags.steps, "with --sizes: of each run")
+	f.IntVar(&flags.steps, "steps", flags.steps, "with --sizes: how many steps each run has")
 	f.StringVar(&flags.python, "python", flags.python,
 		"with --sizes: the `interpreter` that trains")
 	f.StringArrayVar(&flags.at, "at", nil,
 		"a `size=file`: the size, and its recording; two or more")
 	f.Int64Var(&flags.multiple, "multiple", flags.multiple, "sizes come in multiples of this")
-	f.Var(&flags.capacity, "capacity", "memory that tensors can have"+amounts)
-	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to tell of")
+	f.Var(&flags.capacity, "capacity", "memory that tensors can use"+amounts)
+	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to compare")
 	f.Lookup("allocator").DefValue = strings.Join(flags.allocators, ",")
 	flags.offload.add(f)
 	addFormat(f, &flags.format)

@@ -24,9 +24,9 @@ type offloading struct {
 func (o *offloading) add(f *pflag.FlagSet) {
 	o.link = 50e9
 	f.BoolVar(&o.on, "offload", false,
-		"tell of live tensors with the optimizer states on the host between two steps, too")
+		"also say what live tensors need with the optimizer states on the host between two steps")
 	f.Var(&o.link, "link",
-		"with --offload: what copies to and from the host carry a second"+amounts)
+		"with --offload: bandwidth per second of the link to the host, each way"+amounts)
 	f.Lookup("link").DefValue = "50GB"
 }
 

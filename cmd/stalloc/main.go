@@ -92,12 +92,12 @@ func newRoot() *cobra.Command {
 		Long: `stalloc is a GPU memory allocator for PyTorch training.
 
   stalloc doctor                          can it serve here?
-  stalloc record -o run.csv.gz train.py   write down what a program asks for
+  stalloc record -o run.csv.gz train.py   record a program's memory requests
   stalloc report run.csv.gz               see where its memory went, as a page
   stalloc replay run.csv.gz               what four allocators would reserve
+  stalloc score run.csv.gz -- ./mine      what an allocator of yours would reserve
   stalloc diff base.csv.gz new.csv.gz     what a change did to memory
   stalloc fit --at 4=a.csv.gz --at 8=b.csv.gz   the largest batch that fits
-  stalloc score run.csv.gz -- ./mine      what an allocator of your own would
   stalloc run train.py                    run it under stalloc
   stalloc top                             watch what runs
 
@@ -105,8 +105,8 @@ Record and run need a GPU. Report, replay, diff, fit and score do not: they read
 recordings, plain or gzip'd, and memory snapshots from
 torch.cuda.memory._dump_snapshot.
 
-Exit status: 0 if nothing failed, 1 if something did, 2 for a command line that
-is wrong, 130 after an interrupt.`,
+Exit status: 0 if nothing failed, 1 if something did, 2 if the command line is
+wrong, 130 after an interrupt.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
@@ -118,7 +118,7 @@ is wrong, 130 after an interrupt.`,
 	root.AddCommand(newReplay(), newTune(), newPlan(), newReport(), newDiff(), newFit(), newTop(),
 		newScore(), newSimulate(), newMerge(), newVersion(), newKeys(), newDoctor(),
 		newPython("run", "Run a training program under stalloc"), newPython("record",
-			"Write down what a training program asks for"))
+			"Record a training program's requests for GPU memory"))
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {

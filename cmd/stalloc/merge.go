@@ -18,7 +18,7 @@ func newMerge() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "merge [flags] PROFILER TRACE",
-		Short: "Put a trace of stalloc's into one of torch.profiler",
+		Short: "Add a trace of stalloc to one of torch.profiler",
 		Long: `Merge adds a trace that STALLOC_CONF=trace:FILE has written to one that
 torch.profiler has exported from the same run: memory as a curve, steps, plans
 and stitching beside the kernels. Both may be gzip'd. ui.perfetto.dev opens the

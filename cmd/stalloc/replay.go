@@ -101,9 +101,9 @@ every larger device that was tried works, too.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators,
-		"allocators to replay through, in this order: of "+strings.Join(replay.Names(), ", "))
+		"allocators to replay through, in this order, among "+strings.Join(replay.Names(), ", "))
 	f.BoolVar(&flags.warm, "warm", false,
-		"show the second of two starts, with what the first has left")
+		"show the second of two starts, which knows the first one's steps")
 	f.BoolVar(&flags.noPlan, "no-plan", false, "plan no steps")
 	f.StringSliceVar(&flags.off, "without", nil,
 		"stalloc: `mechanisms` to switch off; 'list' explains them")
@@ -111,18 +111,18 @@ every larger device that was tried works, too.`,
 		"share of the requests to insert or leave out at random, from 0 to 1")
 	f.Float64Var(&flags.late, "late", 0,
 		"share of the blocks to free later, at random, from 0 to 1")
-	f.Uint64Var(&flags.seed, "seed", flags.seed, "of --noise and --late")
+	f.Uint64Var(&flags.seed, "seed", flags.seed, "seed of --noise and --late")
 	f.BoolVar(&flags.smallest, "smallest", false,
 		"find the smallest devices that the run fits in, and runs at full speed in")
 	f.BoolVar(&flags.wide, "wide", false,
-		"a row for each allocator, with all figures; wider than a terminal mostly is")
+		"a row for each allocator, with all figures; wider than most terminals")
 	f.StringVar(&flags.show, "show", "",
 		"the `figure` to compare: waste, reserved, driver, hits, fits or speed (default waste)")
 	addFormat(f, &flags.format)
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
 	f.Var(&flags.fragLimit, "frag-limit", "gmlake: do not stitch requests below this size"+amounts)
 	f.BoolVar(&flags.ignoring, "ignore-streams", false,
-		"paper: as published, memory serves again at its free, though other streams may use it")
+		"paper: as published, reuse memory at its free, though other streams may still use it")
 	f.Lookup("allocator").DefValue = strings.Join(flags.allocators, ",")
 	complete(cmd, map[string][]string{"allocator": replay.Names(), "format": formats,
 		"show": measureNames()})

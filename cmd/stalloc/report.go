@@ -34,9 +34,9 @@ func newReport() *cobra.Command {
 		Long: `Report makes one self-contained HTML page of a recorded run: which allocator to
 use and what it saves, what made the peak, where every block lay, what each
 allocator reserves, and which requests the plan did not serve and why. It gives
-advice from the blocks' lifetimes: activations that wait across the peak,
-gradients kept past their step, logits and optimizer copies at the peak, what a
-stream's cache keeps, a leak.
+advice from the blocks' lifetimes: activations kept across the peak, gradients
+kept past their step, logits and optimizer copies at the peak, what is cached
+for one stream, a leak.
 
 RUN is a recording, a memory snapshot of PyTorch's (with its stacks), a plan
 file, or the log of a live run (STALLOC_CONF=trace:FILE), which has curves but
@@ -64,11 +64,11 @@ the second, as 'stalloc diff' does.`,
 		"write the page to this `file`; - is standard output")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
 	f.IntVar(&flags.device, "device", flags.device,
-		"of a snapshot or a log: the `number` of the device; the first that has events if negative")
+		"for a snapshot or a log: the `number` of the device; if negative, the first that has events")
 	f.BoolVar(&flags.warm, "warm", false, "stalloc: show the second of two starts")
-	f.BoolVar(&flags.quick, "quick", false, "do not look for the smallest devices that do")
+	f.BoolVar(&flags.quick, "quick", false, "do not look for the smallest devices that suffice")
 	f.IntVar(&flags.blocks, "blocks", flags.blocks,
-		"draw at most so many blocks, the peak's step always")
+		"draw at most this many blocks, always those of the peak's step")
 	return cmd
 }
 

@@ -31,19 +31,19 @@ func newScore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "score [flags] TRACE... -- SIMULATOR [ARGUMENT]...",
 		Short: "Score an allocator of your own on recorded runs",
-		Long: `Score has a program serve the requests of recordings. The program, a simulator
-in any language, reads events on its standard input and writes an address for
-each request, or that the device is full, on its standard output: docs/score.md
-has the protocol, examples/first_fit.py is a simulator of forty lines. It
-starts once for each recording; {} in an argument stands for the recording's
-path.
+		Long: `Score has your allocator serve the requests of recordings. It is a program in
+any language, called the simulator, that reads events on its standard input and
+writes an address for each request, or that the device is full, on its standard
+output: docs/score.md has the protocol, examples/first_fit.py is one of forty
+lines. It starts once for each recording; {} in an argument stands for the
+recording's path.
 
 What it answers is checked: live blocks share no byte, addresses are multiples
 of 512, and what is reserved covers the pages of the live blocks and fits the
 device. Waste is 1 - peak load / peak reserved.
 
 --smallest finds the smallest device that the run fits in, by running it on
-others, ten to twenty times, and, if the simulator tells its retries and its
+others, ten to twenty times, and, if the simulator counts its retries and its
 time in the driver, the smallest on which it runs at full speed; see 'stalloc
 replay --help'.`,
 		Example: `  stalloc score tests/traces/llama_naive.csv.gz -- python3 examples/first_fit.py
@@ -58,12 +58,12 @@ replay --help'.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.name, "name", flags.name, "of the simulator, in JSON and CSV")
+	f.StringVar(&flags.name, "name", flags.name, "name of the simulator, in JSON and CSV")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
-	f.DurationVar(&flags.timeout, "timeout", flags.timeout, "how long it may take for an answer")
+	f.DurationVar(&flags.timeout, "timeout", flags.timeout, "how long an answer may take")
 	f.BoolVar(&flags.smallest, "smallest", false, "find the smallest devices that suffice")
 	f.BoolVar(&flags.stitched, "stitched", false,
-		"two of its addresses may have the same memory: count live bytes, not pages")
+		"it maps the same memory at several addresses: count live bytes, not pages")
 	addFormat(f, &flags.format)
 	complete(cmd, map[string][]string{"format": formats})
 	return cmd
@@ -153,7 +153,7 @@ func newSimulate() *cobra.Command {
 	flags := simulateFlags{allocator: "stalloc", fragLimit: size(replay.DefaultFragLimit)}
 	cmd := &cobra.Command{
 		Use:   "simulate [flags] TRACE",
-		Short: "Be a simulator for score: one of replay's allocators",
+		Short: "Act as a simulator for score, with one of replay's allocators",
 		Long: `Simulate serves a recording through one of the allocators that replay knows, by
 the protocol of 'stalloc score': events come on standard input, answers go to
 standard output. It reads the recording, too, for what the protocol does not
@@ -181,7 +181,7 @@ tell ahead: when a late free will complete.`,
 	f := cmd.Flags()
 	f.StringVar(&flags.allocator, "allocator", flags.allocator,
 		"one of "+strings.Join(replay.Names(), ", "))
-	f.BoolVar(&flags.warm, "warm", false, "the second of two starts")
+	f.BoolVar(&flags.warm, "warm", false, "be the second of two starts")
 	f.Var(&flags.fragLimit, "frag-limit", "gmlake: do not stitch requests below this size"+amounts)
 	complete(cmd, map[string][]string{"allocator": replay.Names()})
 	return cmd

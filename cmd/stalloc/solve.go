@@ -68,13 +68,13 @@ func (f *solveFlags) add(to *pflag.FlagSet) {
 		about = append(about, "\n"+name+": "+solve.About(name))
 	}
 	to.StringVar(&f.solver, "solver", f.solver,
-		"`name` of what solves problems:"+strings.Join(about, ""))
+		"`name` of the solver of problems:"+strings.Join(about, ""))
 	to.Var(&f.capacity, "capacity",
-		"where a problem's buffers are to end at most, in its units, or as in 1MiB; as low as may be without it")
+		"the most memory for a problem's buffers, in its units, or as in 1MiB; without it as little as is found")
 	to.Int64Var(&f.budget, "budget", solve.DefaultBudget,
 		"units of work for each problem, some ten million a second")
 	to.Uint64Var(&f.seed, "seed", 0,
-		"of what is random: the same seed and budget have the same result everywhere")
+		"seed of the random choices: the same seed and budget have the same result everywhere")
 	to.StringVar(&f.svg, "svg", "",
 		"draw the placement, or the front of --pareto, of the one problem into this `file`")
 	to.BoolVar(&f.pareto, "pareto", false,

@@ -49,20 +49,19 @@ func newTop() *cobra.Command {
 		Use:   "top",
 		Short: "Show what running processes do with GPU memory",
 		Long: `Top shows every process that runs with stalloc, a row for each of its devices:
-the load now and at its peak, reserved memory, the device's memory, waste at the peak, and the
-memory in which PyTorch's own allocator would run at full speed, estimated (the
-least that it fits in, which lies between that and the peak load, is not
-estimated: a recording tells it). Of the last second or two: requests that a
-plan served, the driver's share of the time and the time of a step. It reads a
-page that the process keeps in /dev/shm, which costs the process nothing. The
-device's memory comes from nvidia-smi, asked once.
+what live tensors take now and took at the peak, reserved memory, the device's
+memory, waste at the peak, and an estimate of the memory in which PyTorch's own
+allocator would run at full speed (it may fit in less: 'stalloc replay
+--smallest' finds out from a recording). Of the last second or two: requests
+that a plan served, the driver's share of the time and the time of a step. It
+reads a page that the process keeps in /dev/shm, which costs the process
+nothing. The device's memory comes from nvidia-smi, asked once.
 
-Where a terminal is too narrow for a row, columns are left out, plan first.
-On a terminal it refreshes: q quits, s sorts by the next column. Otherwise, and
-with --once, it prints once. --metrics serves Prometheus at
-127.0.0.1:PORT/metrics until it is interrupted, to this user and root only;
---listen chooses another address, which serves anyone who can reach it.
-/grafana.json there is a dashboard.`,
+On a terminal it refreshes: q quits, s sorts by the next column. A terminal that
+is too narrow shows fewer columns. Elsewhere, and with --once, it prints once.
+--metrics serves Prometheus at 127.0.0.1:PORT/metrics until it is interrupted,
+to this user and root only; --listen chooses another address, which serves
+anyone who can reach it. /grafana.json there is a dashboard.`,
 		Example: `  stalloc top
   stalloc top --pid 4242 --once --format json
   stalloc top --metrics 29470`,
@@ -72,12 +71,12 @@ with --once, it prints once. --metrics serves Prometheus at
 	f := cmd.Flags()
 	f.IntVar(&flags.pid, "pid", 0, "show only this process (default all)")
 	f.BoolVar(&flags.once, "once", false, "print once")
-	f.DurationVar(&flags.interval, "interval", time.Second, "between two looks, at least 100ms")
+	f.DurationVar(&flags.interval, "interval", time.Second, "time between two refreshes, at least 100ms")
 	f.IntVar(&flags.metrics, "metrics", 0,
-		fmt.Sprintf("answer Prometheus on this `port`, without one on %d", metrics.Port))
+		fmt.Sprintf("serve Prometheus on this `port`, without one on %d", metrics.Port))
 	f.Lookup("metrics").NoOptDefVal = strconv.Itoa(metrics.Port)
-	f.StringVar(&flags.listen, "listen", flags.listen, "answer it at this `address` of the machine")
-	f.StringVar(&flags.sort, "sort", flags.sort, "by "+strings.Join(orderNames(), ", "))
+	f.StringVar(&flags.listen, "listen", flags.listen, "with --metrics: serve at this `address` of the machine")
+	f.StringVar(&flags.sort, "sort", flags.sort, "sort by "+strings.Join(orderNames(), ", "))
 	f.StringVar(&flags.folder, "folder", flags.folder, "where the pages are")
 	addFormat(f, &flags.format)
 	complete(cmd, map[string][]string{"format": formats, "sort": orderNames()})

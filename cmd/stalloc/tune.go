@@ -54,11 +54,11 @@ func newTune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune [flags] TRACE...",
 		Short: "Find settings for a program: less waste, or less time in the driver",
-		Long: `Tune replays recordings under other constants of the price that weighs memory
-against the driver's time, and prints the front: the points of which none is
-better in everything. Each has a line for STALLOC_CONF; the defaults are shown
-beside them. Of several recordings all figures are averages: the front of a
-rule for programs like them. Interrupted, it prints the best so far.
+		Long: `Tune replays recordings with other values of the settings that weigh memory
+against the driver's time, and prints the Pareto front: the points that no other
+beats in everything. Each has a line for STALLOC_CONF; the defaults are shown
+beside them. Given several recordings, all figures are averages over them: the
+front for programs like these. Interrupted, it prints the best so far.
 
 The settings that it varies:` + about.String(),
 		Example: `  stalloc tune run.csv.gz
@@ -70,14 +70,14 @@ The settings that it varies:` + about.String(),
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.replays, "replays", flags.replays,
-		"at most so many: two for each recording and point, or one with --noise 0")
+		"at most this many: two for each recording and point, or one with --noise 0")
 	f.IntVar(&flags.jobs, "jobs", flags.jobs, "replays at once; the result is the same")
 	f.Float64Var(&flags.noise, "noise", flags.noise,
-		"share of the requests that come or go in every second replay")
-	f.Uint64Var(&flags.seed, "seed", flags.seed, "of the search and the noise")
+		"share of the requests to insert or leave out in every second replay")
+	f.Uint64Var(&flags.seed, "seed", flags.seed, "seed of the search and the noise")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
 	f.StringArrayVar(&flags.bounds, "bound", nil,
-		"`KEY=LEAST..MOST`: vary a setting between these alone")
+		"vary a setting only within these, as in `KEY=LEAST..MOST`")
 	f.StringVar(&flags.svg, "svg", "", "draw the front into this `file`")
 	addFormat(f, &flags.format)
 	return cmd

@@ -195,7 +195,8 @@ static void read_environment(void) {
 	if (all.ignored) {
 		static _Atomic bool logged;
 		stalloc_log_once(&logged,
-				 "STALLOC_CONF: a setting of earlier releases is ignored: %s",
+				 "STALLOC_CONF: a setting of earlier releases is ignored: %s; "
+				 "leave it out",
 				 all.ignored);
 	}
 }

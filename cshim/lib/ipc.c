@@ -37,9 +37,9 @@ static int copy_fd(long pid, int fd) {
 }
 
 #define REMEDY                                                                              \
-	"it takes Linux 5.6, the same user and, in containers, the same PID namespace and " \
-	"--cap-add SYS_PTRACE; "                                                            \
-	"leave STALLOC_CONF=share:fd out to send tensors by copying them"
+	"share:fd takes Linux 5.6, the same user and, in containers, the same PID "        \
+	"namespace and --cap-add SYS_PTRACE; leave STALLOC_CONF=share:fd out to send "      \
+	"tensors by copying them"
 
 long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t length) {
 	char err[1024] = "nothing was allocated yet";
@@ -48,7 +48,7 @@ long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t l
 	if (!*stalloc_alive) snprintf(err, sizeof err, "CUDA does not survive a fork");
 	if (!ptr || !offset)
 		return stalloc_fail(STALLOC_ERR_ARGUMENT,
-				    "nothing is named that could be exported");
+				    "ptr and offset must not be NULL");
 	const char *share = stalloc_conf("share");
 	int fabric = share && !strcmp(share, "fabric");
 	int self = e && !fabric ? copy_fd(getpid(), STDERR_FILENO) : -1; /* whether that works */
@@ -117,8 +117,8 @@ static int map(const struct stalloc_driver *cu, struct import *i, long pid,
 	const char *call;
 	if (pid && (what.fd = copy_fd(pid, what.fd)) < 0)
 		return stalloc_fail(STALLOC_ERR_DRIVER,
-				    "memory of process %ld cannot be had (%s): " REMEDY, pid,
-				    strerror(errno));
+				    "memory of process %ld cannot be mapped here (%s): " REMEDY,
+				    pid, strerror(errno));
 	int code = stalloc_map_exported(cu, i->at + i->mapped, size, &what, &call);
 	if (pid) close(what.fd);
 	if (code) return failed(call, code);
@@ -207,7 +207,7 @@ void *stalloc_import_block(const char *token, int device) {
 	}
 	if (pid && stalloc_process_start(pid) != start) {
 		stalloc_fail(STALLOC_ERR_ARGUMENT,
-			     "process %ld, which memory was to be had of, has ended or is in "
+			     "process %ld, whose memory the token names, has ended or is in "
 			     "another container: " REMEDY,
 			     pid);
 		return NULL;

@@ -118,8 +118,11 @@ static __attribute__((noinline)) void *alloc_checked(size_t size, int device, vo
 	if (!*stalloc_alive && !stalloc_ready()) {
 		stalloc_log_once(
 			&logged_child,
-			"allocation in a forked child refused: CUDA does not survive a fork");
-		stalloc_fail(STALLOC_ERR_DRIVER, "stalloc cannot be used in a forked child");
+			"allocation in a forked child refused: CUDA does not survive a fork; "
+			"start the child with the spawn method");
+		stalloc_fail(STALLOC_ERR_DRIVER,
+			     "stalloc cannot be used in a forked child: start it with the spawn "
+			     "method");
 		return NULL;
 	}
 	const char *problem = stalloc_conf_problem();

@@ -31,7 +31,7 @@ static int change(int device, const char *const *tags, size_t n, int how) {
 static int check_arguments(int device, const char *const *tags, size_t n) {
 	for (size_t i = 0; i < n; i++)
 		if (!tags || !tags[i])
-			return stalloc_fail(STALLOC_ERR_ARGUMENT, "tag %zu of %zu is none", i + 1,
+			return stalloc_fail(STALLOC_ERR_ARGUMENT, "tag %zu of %zu is NULL", i + 1,
 					    n);
 	return stalloc_check_device(device, -1);
 }

@@ -47,7 +47,7 @@ static void export(struct worker *w, const struct piece *p)
 	struct piece there = *p;
 	char *at = stalloc_import_block(token, p->device);
 	if (!at) {
-		CHECK(life.mishaps || strstr(stalloc_last_error(), "cannot be had"), "%s",
+		CHECK(life.mishaps || strstr(stalloc_last_error(), "cannot be mapped here"), "%s",
 		      stalloc_last_error()); /* no file descriptors are left */
 		return;
 	}

@@ -107,7 +107,8 @@ def libraries() -> Iterator[Finding]:
 
 def environment() -> Iterator[Finding]:
     if os.environ.get("LD_BIND_NOW"):
-        yield Finding("note", "linker", "LD_BIND_NOW is set; the engine is loaded so below")
+        text = "LD_BIND_NOW is set, so the trial below loads the engine with it, too"
+        yield Finding("note", "linker", text)
     uncached = "PYTORCH_NO_CUDA_MEMORY_CACHING"
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", uncached):
         value = os.environ.get(name)
@@ -115,9 +116,9 @@ def environment() -> Iterator[Finding]:
             continue
         what = "has no effect under stalloc"
         if name == uncached:
-            what = "has PyTorch ask the driver for each tensor: stalloc serves none"
+            what = "makes PyTorch ask the driver for each tensor: stalloc serves none"
         elif "cudaMallocAsync" in value:
-            what = "leaves the pluggable route alone"
+            what = "leaves only PyTorch's pluggable route to stalloc"
         remedy = f"unset {name}, or leave it for runs under PyTorch's own allocator"
         yield Finding("note", "settings", f"{name}={value} {what}", remedy)
 
@@ -157,7 +158,7 @@ def torch() -> Iterator[Finding]:
         spec = importlib.util.find_spec("torch")
         found = _torch_version(Path(spec.origin or "")) if spec else None
     except (ImportError, ValueError, OSError) as error:
-        yield Finding("fix", "torch", f"PyTorch cannot be looked at: {error}", "reinstall it")
+        yield Finding("fix", "torch", f"PyTorch's version is unknown: {error}", "reinstall it")
         return
     if found is None:
         yield Finding(
@@ -176,7 +177,9 @@ def torch() -> Iterator[Finding]:
             "install a CUDA build: https://pytorch.org/get-started",
         )
     elif _numbers(version) < _OLDEST_TORCH:
-        yield Finding("fix", "torch", f"PyTorch {version}", "pip install --upgrade torch (2.3)")
+        oldest = ".".join(map(str, _OLDEST_TORCH))
+        text = f"PyTorch {version} is too old"
+        yield Finding("fix", "torch", text, f"pip install --upgrade 'torch>={oldest}'")
     else:
         yield Finding("ok", "torch", f"PyTorch {version}, CUDA {cuda}")
         yield _adapter_of(version, cuda, str(spec and spec.origin))

@@ -87,7 +87,7 @@ class Library:
         if not os.path.exists(self.path):
             raise StallocError(
                 f"stalloc: the library {self.path} is missing; run `make build` in the "
-                f"source tree before `pip install ./python`, or reinstall the package"
+                f"source tree, or reinstall the package"
             )
         try:
             self._lib = ctypes.CDLL(self.path)

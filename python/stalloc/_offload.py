@@ -202,7 +202,7 @@ class _Offloaded:
         if part.held(optimizer):
             self._warn(
                 "optimizer states are referenced from outside of the optimizer; they stay on the "
-                "device while they are"
+                "device until those references are gone"
             )
             return
         try:

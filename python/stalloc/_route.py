@@ -28,7 +28,7 @@ def install(torch: ModuleType, library: _library.Library, wanted: str, stackleve
                 raise StallocError(f"stalloc: no adapter: {error}") from error
             _refuse_late(torch, error)
             warnings.warn(
-                f"stalloc: PyTorch is entered as a pluggable allocator, without memory history, "
+                f"stalloc: PyTorch's pluggable allocator is used, without memory history, "
                 f"MemPool, IPC and graph trees, because: {error}",
                 StallocWarning,
                 stacklevel=stacklevel,
@@ -42,7 +42,7 @@ def _refuse_late(torch: ModuleType, why: Exception) -> None:
     """The error once CUDA has started: then only the adapter can be installed."""
     if torch.cuda.is_initialized():
         raise StallocError(
-            f"stalloc: CUDA has already been started in this process, where only the adapter can "
-            f"come in, and there is none: {why}; or call stalloc.enable() before the first tensor "
-            f"goes to the GPU"
+            f"stalloc: CUDA has already been started in this process, and from then on stalloc "
+            f"needs its adapter, which is not there: {why}. Fix that, or call stalloc.enable() "
+            f"before the first tensor goes to the GPU"
         ) from why

@@ -109,8 +109,8 @@ def pause(
     torch, library = active
     if _adapter.has_open_pools() or _torch.is_capturing(torch):
         raise StallocError(
-            "stalloc: a private pool is being allocated to, and a stream may be captured into a "
-            "graph, which a wait for the device would end; pause outside of it"
+            "stalloc: a CUDA graph is being captured, or may be, and pause() waits for the device, "
+            "which would break the capture; call pause() when it has ended"
         )
     _graphs.guard(torch)
     try:
@@ -147,7 +147,7 @@ def _names(tags: Tags) -> list[str]:
         return []
     names = [tags] if isinstance(tags, str) else list(tags)
     if not names:
-        raise StallocError("stalloc: no region is named; None, or no argument, names all")
+        raise StallocError("stalloc: no region is named: tags is empty; leave it out for all")
     return names
 
 

@@ -51,7 +51,9 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         "own output goes to standard error",
     )
     parser.add_argument("--name", help="the workload's name in the trace; default: the script's")
-    parser.add_argument("--device", type=int, metavar="N", help="default: the current one")
+    parser.add_argument(
+        "--device", type=int, metavar="N", help="the GPU to record; default: the current one"
+    )
     parser.add_argument(
         "--memory",
         type=_amount,

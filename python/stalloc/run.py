@@ -37,7 +37,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         "an error that lists all of them. %r in a value or in FILE is the rank. Without a GPU the "
         "program runs as usual, with a warning; stalloc doctor says what is missing.",
     )
-    parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="any settings")
+    parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="settings")
     parser.add_argument("--limit", metavar="AMOUNT", help="most device memory: 70GiB or 90%%")
     parser.add_argument(
         "--offload-activations",

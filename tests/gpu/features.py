@@ -1,8 +1,8 @@
-"""What of PyTorch's memory API and of its modes works: native beside stalloc.
+"""Which of PyTorch's memory functions and modes work under stalloc, compared with native.
 
 Every row is a small program (feature_rows.py, feature_modes.py) in a process of its own, once
-under PyTorch's allocator and once under stalloc, several at a time. The table at the end is the
-README's; the exit status is 1 if anything works under native and not under stalloc.
+under PyTorch's allocator and once under stalloc, several at a time. A table comes at the end;
+the exit status is 1 if anything works under native and not under stalloc.
 
     python tests/gpu/features.py                    all
     python tests/gpu/features.py snapshot graph     rows whose names contain one of these words

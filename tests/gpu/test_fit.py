@@ -1,4 +1,4 @@
-"""`stalloc fit` held to a GPU: what it tells of larger sizes from small ones, and what is true.
+"""Checks `stalloc fit` on a GPU: what it predicts for larger sizes, and what these then need.
 
     python tests/gpu/test_fit.py
     python tests/gpu/test_fit.py --only llama vit --json fit.json --keep recordings

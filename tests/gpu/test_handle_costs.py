@@ -1,6 +1,6 @@
 """What the driver asks for making, mapping and releasing memory, by the size of a handle.
 
-Prints a table for a note, and what the driver says to calls that an allocator must not make.
+Prints a table, and what the driver answers to calls that an allocator must not make.
 ctypes on the driver's library is all it needs; PyTorch plays no part.
 
     python tests/gpu/test_handle_costs.py              # takes 2 GiB for each size

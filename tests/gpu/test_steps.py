@@ -1,8 +1,8 @@
-"""What plans serve, by who tells where steps end, and by what lives on there.
+"""What plans serve, by what marks the ends of steps, and by what is live there.
 
-Steps that end behind their gradients repeat, and are served from a plan. Gradients that live on
-lie elsewhere in each step, around which no plan fits. Nothing is planned where nobody tells. The
-driver has hardly any part in these steps.
+Steps that end after their gradients are freed repeat, and are served from a plan. Gradients that
+stay live lie elsewhere in each step, around which no plan fits. Without marks nothing is planned.
+The driver has hardly any part in these steps.
 """
 
 import gpu

@@ -49,7 +49,7 @@ def test_settings_of_pytorch_that_matter(doctor):
     status, found, _ = doctor(**environment)
     texts = [f["text"] for f in found["settings"] if f["status"] == "note"]
     assert status == 0 and len(texts) == 2
-    assert "the pluggable route alone" in texts[0] and "stalloc serves none" in texts[1]
+    assert "only PyTorch's pluggable route" in texts[0] and "stalloc serves none" in texts[1]
 
 
 def test_another_python(tmp_path):

@@ -4,11 +4,11 @@ import json
 
 HEAD = """# Known reports
 
-Public reports about GPU memory allocators, each reproduced as a small program of ours. We chose the
+Public reports about GPU memory allocators, each reproduced by a small program of ours. We chose the
 reports, and wrote the programs from their descriptions, with sizes that fit any GPU. A row says
 what the reporter expected, and whether it holds under each allocator. The peak load is the most
-that the program's live tensors take. A failing row says how, in a word; `docs/data/reports.jsonl`
-has the figures.
+that the program's live tensors take. A cell that fails says how, in a word;
+`docs/data/reports.jsonl` has the figures.
 
 `make reports-page` writes this page from what `make gpu-reports` measured. To repeat one row on
 your GPU:
@@ -64,10 +64,10 @@ def slow(cases, by):
     if not found:
         return []
     return [
-        "These programs are short, so the time to create memory counts. stalloc takes at least a\n"
-        f"second longer than each peer in {', '.join(found)}; the\n"
-        "best peer's time is in parentheses. Nine programs ran side by side,\n"
-        "and driver calls also wait for those of other programs on the host.\n"
+        "These programs are short, so the time to get memory from the driver counts. stalloc\n"
+        "takes at least a second longer than each peer in the programs below (in brackets the\n"
+        "best peer's time). Nine programs ran side by side, and driver calls also wait for\n"
+        f"those of other programs on the host.\n\n{', '.join(found)}.\n"
     ]
 
 
