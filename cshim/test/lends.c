@@ -128,9 +128,12 @@ static void events_go_back(void)
 		stalloc_free(at, 0, 0, NULL);
 		if (i >= 100) stalloc_empty_cache();
 	}
-	/* A third of the last regions are still closed, and of others work may not have passed. */
-	CHECK(fake(live)("events") < before + 100, "%ld events, %ld before",
-	      fake(live)("events"), before);
+	/* A third of the last regions are still closed. */
+	for (double end = kit_seconds() + 20; fake(live)("events") >= before + 100;) {
+		CHECK(kit_seconds() < end, "%ld events, %ld before", fake(live)("events"), before);
+		kit_pass_all();
+		stalloc_empty_cache();
+	}
 }
 
 static void write_it(void *at, size_t size, unsigned long pattern) { kit_fill(at, size, pattern); }
