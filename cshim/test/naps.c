@@ -65,7 +65,7 @@ static bool pause_now(struct worker *w, struct region *r, int device)
 	int result = stalloc_pause(device, &tag, 1,
 				   r->kept ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
-	CHECK(result == STALLOC_OK || life.mishaps || !life.sound || strstr(why, "private pool") ||
+	CHECK(result == STALLOC_OK || life.mishaps || !life.sound || strstr(why, "being captured") ||
 		      strstr(why, "pool:gmlake"),
 	      "%s", why);
 	r->asleep = result == STALLOC_OK || strstr(why, "it sleeps");
