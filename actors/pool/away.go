@@ -47,8 +47,8 @@ var errOpenWhileCapturing = errors.New("its contents are on the host, and a CUDA
 	"captured, or may be; open the region before the capture")
 
 // errArriving is the answer where a replay, on whatever stream, could come before the copies.
-var errArriving = errors.New("it is being copied back, or earlier work still uses it, and a captured " +
-	"stream cannot wait for that; wait for the device (torch.cuda.synchronize) before the capture")
+var errArriving = errors.New("it is being copied back, or earlier work still uses it, and a CUDA graph " +
+	"is being captured, or may be; wait for the device (torch.cuda.synchronize) before the capture")
 
 // BeginAwake opens a region for work on a stream: see actors.Device.BeginAwake.
 func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
