@@ -136,7 +136,7 @@ func (a *Allocator) SetMemoryFraction(fraction float64) error {
 }
 
 // ErrNoPlan says that there is no plan to save, yet.
-var ErrNoPlan = errors.New("no step has been planned yet")
+var ErrNoPlan = errors.New("no step has been planned yet; save after some that repeat")
 
 // Save writes the latest plan to a file, for Options.PlanFile of a later run. A
 // reader, or a crash, meets the old file or the new one, never a part; several

@@ -81,7 +81,7 @@ func TestExportRefused(t *testing.T) {
 	_, handles, err := a.Export(x)
 	must(t, err)
 	for why, wrong := range map[string][]stalloc.Exported{
-		"no handle is named":  nil,
+		"no handle is given":  nil,
 		"expected a multiple": {{Shared: handles[0].Shared, Size: 5}},
 		"no handle of 2.00 MiB": {handles[0], {Shared: stalloc.Shared{Fabric: "another's"},
 			Size: stalloc.HandleSize}},

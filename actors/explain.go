@@ -23,7 +23,7 @@ import (
 func (d *Device) Explain() string {
 	f := d.figures()
 	if f.LateFences > 0 {
-		f.Note += fmt.Sprintf(" The driver takes no fence on a stream that freed memory waits for (is it being captured, or gone?): %d are late.", f.LateFences)
+		f.Note += fmt.Sprintf(" The driver records no event on a stream that freed memory waits for (is it being captured, or destroyed?): %d are late.", f.LateFences)
 	}
 	if n := d.Stats().Asleep; n > 0 {
 		f.Note += fmt.Sprintf(" %v sleeps and is not held; blocks in it live on.", n)

@@ -1,7 +1,7 @@
 package actors
 
 import (
-	"errors"
+	"fmt"
 	"math"
 
 	"stalloc/actors/device/sleeper"
@@ -18,7 +18,8 @@ func (d *Device) Trim(private uint64) error {
 // Limit bounds the physical memory taken to a fraction of the device's; of 0 no more is.
 func (d *Device) Limit(fraction float64) error {
 	if !(fraction >= 0 && fraction <= 1) {
-		return errors.New("a memory fraction lies between 0 and 1")
+		return fmt.Errorf("%g is no fraction of a device's memory: expected one from 0 to 1",
+			fraction)
 	}
 	_, total, err := d.dev.Memory()
 	if err != nil {

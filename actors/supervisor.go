@@ -133,7 +133,7 @@ func (s *supervisor) enqueue(m *step.Observed) {
 		m.Return(m.Events)
 		s.dropped = true
 		s.warnDropped.Do(func() {
-			d.log.Warn("steps end faster than they can be looked at; some are not")
+			d.log.Warn("steps end faster than they can be planned; some are not planned")
 		})
 		return
 	}

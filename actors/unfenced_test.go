@@ -74,10 +74,10 @@ func TestUnfencedBlockStaysTaken(t *testing.T) {
 					}
 				}
 				none()
-				if text := k.Explain(); !strings.Contains(text, "no fence") {
-					t.Errorf("nothing is said of refused fences: %s", text)
+				if text := k.Explain(); !strings.Contains(text, "no event") {
+					t.Errorf("nothing is said of refused events: %s", text)
 				}
-				if n := log.FilterMessageSnippet("no fence").Len(); n != 1 {
+				if n := log.FilterMessageSnippet("CUDA event").Len(); n != 1 {
 					t.Errorf("%d lines about it, want one", n)
 				}
 				fault.Set()

@@ -144,7 +144,8 @@ func (d *Device) Export(h driver.Handle) (name driver.Shared, err error) {
 	return name, nil
 }
 
-var errNotShared = errors.New("memory is made so that no other process can be given it; set STALLOC_CONF=share:fd")
+var errNotShared = errors.New("this memory cannot be given to other processes: start the program with " +
+	"STALLOC_CONF=share:fd")
 
 // MapShared implements device.Exporter.
 func (d *Device) MapShared(addr mem.Addr, s driver.Shared, size mem.Bytes) error {

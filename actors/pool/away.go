@@ -43,12 +43,12 @@ type moved struct {
 // ErrNotOpen is the answer to a request of a region that is not in use.
 var ErrNotOpen = errors.New("this region is not in use: open it first (awake)")
 
-var errOpenWhileCapturing = errors.New("a private pool is being allocated to, and a stream may be " +
-	"captured into a graph; open the region outside of it")
+var errOpenWhileCapturing = errors.New("its contents are on the host, and a CUDA graph is being " +
+	"captured, or may be; open the region before the capture")
 
 // errArriving is the answer where a replay, on whatever stream, could come before the copies.
-var errArriving = errors.New("it is being copied back, or still used, and a stream that is captured " +
-	"into a graph cannot wait for that; wait for the device before the capture")
+var errArriving = errors.New("it is being copied back, or earlier work still uses it, and a CUDA graph " +
+	"is being captured, or may be; wait for the device (torch.cuda.synchronize) before the capture")
 
 // BeginAwake opens a region for work on a stream: see actors.Device.BeginAwake.
 func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
@@ -82,7 +82,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		m.need.Note(m.wanted, p.MostHeld())
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
-				return fmt.Errorf("it stays away: %w", err)
+				return fmt.Errorf("it stays on the host: %w", err)
 			}
 		}
 		defer func() { p.traced(start, "region: opened", "bytes", int64(out)) }()
@@ -256,7 +256,8 @@ func (p *Pool) allAway(pools []uint64) error {
 		_, err := m.Send(m.All, nil) // the device was waited for
 		p.awaitOut(nil, math.MaxInt64, math.MaxInt64)
 		if stays := m.All - m.Away; stays > 0 {
-			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", stays), err)
+			return errors.Join(fmt.Errorf("%v of a region cannot be copied to the host; free memory "+
+				"there, or pause it with backup discard", stays), err)
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrUnknown says that an address is no live block of the pool.
-var ErrUnknown = errors.New("not a live block")
+var ErrUnknown = errors.New("not a live block: freed before, or not allocated by stalloc")
 
 // runner performs the operations of the engine on the device.
 type runner struct {
@@ -200,14 +200,14 @@ func (p *Pool) eventsFail(err error) {
 		return
 	}
 	p.warnEvents.Do(func() {
-		p.Log.Warn("the driver takes no fence, or cannot tell about one; freed memory that other "+
-			"streams have used stays taken until it does", zap.Error(err))
+		p.Log.Warn("the driver cannot record or query a CUDA event; freed memory that other "+
+			"streams have used stays taken until it can", zap.Error(err))
 	})
 }
 
 // errCapturing says that the device cannot be waited for.
-var errCapturing = errors.New("a private pool is being allocated to: a stream may be captured into a " +
-	"graph, and a wait for the device would end that")
+var errCapturing = errors.New("a CUDA graph is being captured, or may be, and a wait for the device " +
+	"would break the capture; try again when it has ended")
 
 // sync waits for the device, but not while a stream may be captured: the wait would end the
 // capture.

@@ -135,7 +135,7 @@ func (p *Pool) Resume(pools []uint64) error {
 	}
 	handles, err := p.wake(woken)
 	if err != nil {
-		return fmt.Errorf("it sleeps on: %w", err)
+		return fmt.Errorf("it stays asleep, and can be resumed again: %w", err)
 	}
 	for pool, x := range woken {
 		if err := p.backups.Restore(x, func(b engine.Block) bool {
@@ -143,7 +143,7 @@ func (p *Pool) Resume(pools []uint64) error {
 			return live && !now.Pending && now.Pool == pool
 		}); err != nil {
 			_, again := p.dev.Sleep(handles)
-			return fmt.Errorf("it sleeps on: %w", errors.Join(err, again))
+			return fmt.Errorf("it stays asleep, and can be resumed again: %w", errors.Join(err, again))
 		}
 	}
 	for pool := range woken {

@@ -19,7 +19,7 @@ func stalloc_engine_save_plan(device C.int, path, text *C.char, n C.size_t) C.in
 	return answerAs(errPlan, text, n, func() error {
 		d := process.Load().opened[device].Load()
 		if d == nil || d.err != nil || d.Plan() == nil {
-			return errors.New("no step has been planned yet")
+			return errors.New("no step has been planned yet; save after some that repeat")
 		}
 		return plan.WriteFile(C.GoString(path), d.Plan())
 	})

@@ -88,7 +88,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 	if s.share > 0 {
 		_, total, err := dev.Memory()
 		if err != nil {
-			return actors.Options{}, fmt.Errorf("the limit is a share of the device's memory, which cannot be had: %w", err)
+			return actors.Options{}, fmt.Errorf("the limit is a share of the device's memory, which the driver does not tell; give it in bytes: %w", err)
 		}
 		// 0 would be no limit
 		s.engine.Limit = max(mem.Bytes(s.share*float64(total)), mem.HandleSize)
@@ -124,7 +124,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 func (s settings) watch(log *zap.Logger) *perfetto.Trace {
 	if port, _ := strconv.Atoi(s.set["metrics"]); port > 0 {
 		if _, err := metrics.Serve(port, page.Own); err != nil {
-			log.Warn("Prometheus is not answered", zap.Error(err))
+			log.Warn("the metrics endpoint does not start; give metrics:PORT a port that is free", zap.Error(err))
 		}
 	}
 	if report := s.set["oom_report"]; report != "" {

@@ -43,7 +43,8 @@ func stalloc_engine_sleep(device C.int, tags **C.char, count C.size_t, how C.int
 		case how == C.STALLOC_RESUME:
 			return d.Resume(pools)
 		case d.err != nil:
-			return fmt.Errorf("plain driver allocations serve, which cannot sleep: %w", d.err)
+			return fmt.Errorf("stalloc's engine does not serve the device, and plain driver "+
+				"allocations cannot sleep: %w", d.err)
 		}
 		return d.Pause(pools, how == C.STALLOC_BACKUP_HOST)
 	}

@@ -10,7 +10,9 @@ static int change(int device, const char *tag, void *stream, int how, const char
 	const char *problem = stalloc_engine_problem(device);
 	if (!e && problem)
 		return stalloc_fail(STALLOC_ERR_ENGINE,
-				    "plain driver allocations serve, which stay: %s", problem);
+				    "stalloc's engine does not serve the device, and plain driver "
+				    "allocations cannot be lent: %s",
+				    problem);
 	if (!e) return STALLOC_OK;		      /* nothing was allocated yet */
 	stalloc_drain_now(&stalloc_devices[device]); /* frees may be waiting */
 	int result = e->awake(device, tag, (uintptr_t)stream, how, err, sizeof err);

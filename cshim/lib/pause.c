@@ -17,7 +17,8 @@ static int change(int device, const char *const *tags, size_t n, int how) {
 	const char *problem = e && resume ? NULL : problem_of(device);
 	if (problem)
 		return stalloc_fail(STALLOC_ERR_ENGINE,
-				    "plain driver allocations serve, which cannot sleep: %s",
+				    "stalloc's engine does not serve the device, and plain driver "
+				    "allocations cannot sleep: %s",
 				    problem);
 	if (!e) return STALLOC_OK; /* nothing was allocated yet */
 	if (!resume) stalloc_end_failed_captures();

@@ -25,7 +25,8 @@ int stalloc_begin_region(const char *tag) {
 
 int stalloc_end_region(void) {
 	if (stalloc_regions.count == 0)
-		return stalloc_fail(STALLOC_ERR_ARGUMENT, "this thread is in no region");
+		return stalloc_fail(STALLOC_ERR_ARGUMENT,
+				    "this thread is in no region: begin one first");
 	stalloc_regions.count--;
 	return STALLOC_OK;
 }

@@ -184,7 +184,7 @@ static void uses_keep_their_order(void)
 	CHECK(fake(fail)("cuEventQuery:1:1") == 0, "no rule");
 	SAYS(stalloc_begin_awake(0, "used", second) != STALLOC_OK, "cuEventQuery");
 	fake(fail)(NULL);
-	SAYS(stalloc_begin_awake(0, "used", second) != STALLOC_OK, "still used");
+	SAYS(stalloc_begin_awake(0, "used", second) != STALLOC_OK, "earlier work still uses it");
 	stalloc_end_pool(0, 4, 4);
 	stalloc_release_pool(0, 4, 4);
 	OK(stalloc_begin_awake(0, "used", second));

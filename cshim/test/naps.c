@@ -65,8 +65,8 @@ static bool pause_now(struct worker *w, struct region *r, int device)
 	int result = stalloc_pause(device, &tag, 1,
 				   r->kept ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
-	CHECK(result == STALLOC_OK || life.mishaps || !life.sound || strstr(why, "private pool") ||
-		      strstr(why, "pool:gmlake"),
+	CHECK(result == STALLOC_OK || life.mishaps || !life.sound ||
+		      strstr(why, "being captured") || strstr(why, "pool:gmlake"),
 	      "%s", why);
 	r->asleep = result == STALLOC_OK || strstr(why, "it sleeps");
 	w->did.naps += r->asleep;
@@ -100,7 +100,7 @@ static bool resume(struct worker *w, struct region *r, int device)
 	const char *tag = tag_of(w, text, sizeof text);
 	for (int i = 0; stalloc_resume(device, &tag, 1) != STALLOC_OK; i++) {
 		const char *why = stalloc_last_error();
-		CHECK(!life.roomy || !life.sound || strstr(why, "into a graph"), "%s", why);
+		CHECK(!life.roomy || !life.sound || strstr(why, "being captured"), "%s", why);
 		if (i == TRIES) return false;
 		stalloc_empty_cache();
 		kit_progress();
@@ -139,7 +139,7 @@ static bool open_again(struct worker *w, struct region *r, int device, void *str
 	for (int i = 0; stalloc_begin_awake(device, tag, stream) != STALLOC_OK; i++) {
 		const char *why = stalloc_last_error();
 		if (strstr(why, "known are")) break; /* it has no blocks */
-		CHECK(!life.roomy || !life.sound || strstr(why, "into a graph"), "%s", why);
+		CHECK(!life.roomy || !life.sound || strstr(why, "being captured"), "%s", why);
 		if (i == TRIES) return false;
 		stalloc_empty_cache();
 		kit_progress();

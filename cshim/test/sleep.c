@@ -152,7 +152,7 @@ static void graphs_stay_awake(void)
 	OK(stalloc_begin_region("weights")); /* the private pool comes first */
 	void *at = get(1 << 20);
 	OK(stalloc_end_region());
-	SAYS(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) < 0, "private pool");
+	SAYS(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) < 0, "being captured");
 	CHECK(kit_stats().asleep == 0, "something sleeps");
 	stalloc_end_pool(0, 5, 7);
 	kit_fill(at, 1 << 20, 99);

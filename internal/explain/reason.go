@@ -57,7 +57,7 @@ func (f *Figures) Advice() []string {
 		tip("%v are freed and wait for other streams: torch.cuda.synchronize() before here, or fewer record_stream().", f.Pending)
 	}
 	if f.LateFences > 0 {
-		tip("The driver takes no fence on a stream that freed memory waits for: is it being captured, or gone?")
+		tip("The driver records no event on a stream that freed memory waits for: is it being captured, or destroyed?")
 	}
 	if f.Private >= short && isShort && f.Private > 0 {
 		tip("%v lie idle in private pools: release CUDA graphs that are not needed.", f.Private)
@@ -72,7 +72,7 @@ func (f *Figures) Advice() []string {
 		}
 	}
 	if isShort {
-		tip("Need %v less: a smaller batch or sequence, activation checkpointing, or offloading.",
+		tip("Use %v less: a smaller batch or sequence, activation checkpointing, or offloading.",
 			short)
 	}
 	if s, ok := f.dominant(); ok {

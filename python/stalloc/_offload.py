@@ -120,7 +120,7 @@ class _Offloaded:
         if self.whole is None:
             self.wake()
         if _torch.is_capturing(self.torch):
-            self._end("a step is captured into a graph, which remembers their addresses")
+            self._end("a step is captured into a graph, which keeps their addresses")
         elif self.torch._C._current_graph_task_id() != -1:
             self._end("the optimizer steps inside the backward pass")
 
@@ -190,7 +190,7 @@ class _Offloaded:
                 self.lend(optimizer, part)
         self.fresh, self.made = self.fresh + 1 if self.made else 0, False
         if self.fresh >= FRESH:
-            self._end("each step makes them anew")
+            self._end("the optimizer makes new states in each step")
 
     def lend(self, optimizer: Any, part: Part) -> None:
         """Moves new states of a part to its region, which lends its memory from now on."""
@@ -233,7 +233,7 @@ class _Offloaded:
     def _end(self, why: str) -> None:
         """Ends offloading: the states stay on the device."""
         if self.done:
-            raise StallocError(f"stalloc: finish the optimizer's step first, for {why}")
+            raise StallocError(f"stalloc: finish the optimizer's step first: {why}")
         self.wake()
         if not self.over:
             self.over, self.told = True, False

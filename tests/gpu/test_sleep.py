@@ -123,7 +123,7 @@ def check_full_on_waking():
         stalloc.resume()
         raise AssertionError("there was room")
     except stalloc.StallocError as error:
-        assert "sleeps on" in str(error), error
+        assert "stays asleep" in str(error), error
     assert held() == 0
     other.ends()
     stalloc.resume()

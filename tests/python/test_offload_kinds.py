@@ -55,7 +55,7 @@ def test_states_made_anew_in_each_step_end_it(memory):
     expected = closures(net, lbfgs(net), 8)
     net = model()
     optimizer = _offload.offload(lbfgs(net))
-    with pytest.warns(StallocWarning, match="each step makes them anew"):
+    with pytest.warns(StallocWarning, match="makes new states in each step"):
         assert closures(net, optimizer, 8) == expected
     assert len(memory.calls) < 2 * 8 and memory.calls[-1] == "begin"
 

@@ -185,7 +185,7 @@ class Room:
 
     def begin_awake(self, device, tag, stream):
         if self.awake:
-            raise StallocError("stalloc: it stays away: out of memory")
+            raise StallocError("stalloc: it stays on the host: out of memory")
         self.awake.add(tag)
         self.begin(device, tag, stream)
 

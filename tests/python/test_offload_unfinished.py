@@ -32,7 +32,7 @@ def stopped(parts, error=StallocError, after=2):
 
     def refuse(device, tag, stream):
         if parts.calls.count("begin") == 4 + after:
-            raise error("it stays away")
+            raise error("it stays on the host")
         begin(device, tag, stream)
 
     parts.begin_awake = refuse
@@ -76,7 +76,7 @@ def test_a_closure_is_not_called_again(parts):
 
         def refuse(*of):
             if parts.calls.count("begin") == one:
-                raise StallocError("it stays away")
+                raise StallocError("it stays on the host")
             begin(*of)
 
         parts.begin_awake = refuse
@@ -110,7 +110,7 @@ def test_gradients_are_unscaled_once(parts, after):
 
         def refuse(*of):
             if parts.calls.count("begin") == end:
-                raise StallocError("it stays away")
+                raise StallocError("it stays on the host")
             begin(*of)
 
         parts.begin_awake = refuse
@@ -133,7 +133,7 @@ def test_it_is_finished_where_everything_fits_again(parts):
 
 def test_a_step_that_stops_before_its_first_part_has_not_begun(parts):
     plain, net, optimizer, caught = stopped(parts, after=0)
-    assert str(caught) == "it stays away" and not any(same(plain, net))
+    assert str(caught) == "it stays on the host" and not any(same(plain, net))
     optimizer.step()
     assert all(same(plain, net))
 
@@ -163,7 +163,7 @@ def test_loaded_states_begin_a_step_of_all(parts):
 def test_no_graph_captures_the_rest_of_a_step(parts):
     plain, net, optimizer, _ = stopped(parts)
     parts.capturing = True
-    with pytest.raises(StallocError, match="finish the optimizer's step first, for a step is capt"):
+    with pytest.raises(StallocError, match="finish the optimizer's step first: a step is capt"):
         optimizer.step()
     parts.capturing = False
     optimizer.step()

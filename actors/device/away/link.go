@@ -28,7 +28,7 @@ func NewLink(dev *sleeper.Device, host *backup.Store) *Link { return &Link{dev: 
 func (l *Link) open() (err error) {
 	move, can := l.dev.Device.(device.Mover)
 	if !can {
-		return fmt.Errorf("the contents of %s cannot be moved beside the program", l.dev.Name())
+		return fmt.Errorf("%s cannot copy memory while the program runs", l.dev.Name())
 	}
 	if l.out, err = move.NewStream(); err != nil {
 		return err

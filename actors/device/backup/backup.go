@@ -99,7 +99,7 @@ func (s *Store) Save(copies map[uint64]*Copy) error {
 	}
 	from, can := s.dev.(device.Copier)
 	if !can {
-		return fmt.Errorf("the contents of %s cannot be had; discard them", s.dev.Name())
+		return fmt.Errorf("memory of %s cannot be copied to the host; pause it with backup discard", s.dev.Name())
 	}
 	s.Await()
 	if err := s.Give(); err != nil {

@@ -26,7 +26,7 @@ func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Expor
 	places := d.behind(addr, size)
 	for _, p := range places {
 		if p.of.memory == nil {
-			return 0, nil, fmt.Errorf("memory at %#x sleeps: wake it first", uint64(p.at))
+			return 0, nil, fmt.Errorf("memory at %#x sleeps: resume it first", uint64(p.at))
 		}
 		name, err := from.Export(p.of.memory.real)
 		if err != nil {
@@ -87,7 +87,7 @@ func (d *Device) Import(all []Exported) (at mem.Addr, err error) {
 		size += e.Size
 	}
 	if size == 0 {
-		return 0, errors.New("no handle is named")
+		return 0, errors.New("no handle is given: pass those that Export returned")
 	}
 	if at, err = d.Device.Reserve(size); err != nil {
 		return 0, err
