@@ -8,6 +8,7 @@ ledger answers, whether it had to run for it or not.
 
 import argparse
 import datetime
+import errno
 import json
 import os
 import shlex
@@ -172,8 +173,10 @@ def append(path, row):
 
 def add(path, line):
     """Adds a line to a file, which other processes may do at the same time: it is one write."""
+    text = line.encode() + b"\n"
     with path.open("ab", buffering=0) as file:
-        file.write(line.encode() + b"\n")
+        if file.write(text) < len(text):  # or the next line would be lost as well, and nobody told
+            raise OSError(errno.ENOSPC, "a line was cut off", str(path))
 
 
 def described(entry):

@@ -55,7 +55,8 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 				return errors.Join(err,
 					&engine.RefusedError{Reason: engine.RefusedLimit, Limit: p.limit})
 			}
-			ways, full = ways[1:], false
+			// The last until it gives nothing: others may take what it gave.
+			ways, full = ways[min(1, len(ways)-1):], false
 		}
 	}
 }

@@ -64,7 +64,8 @@ func one(d *device, req uint64, next func() int) error {
 		switch next() % 4 {
 		case 0:
 			pools := []uint64{0, 1, 2, engine.Regions}
-			return d.step(engine.Event{Kind: engine.EvTrim, Pool: pools[next()%4]})
+			n := next()
+			return d.trim(pools[n%4], mem.Bytes(n/4%4)*8*mem.MiB)
 		case 1:
 			if op, once := d.granted[uint64(next())%req]; once { // perhaps its place is free
 				return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: op.Size,

@@ -121,8 +121,13 @@ func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 		}
 	}
 	if enough := e.act.enough; enough > 0 {
+		for _, h := range e.unmapped {
+			if e.handles[h].aliases == 0 { // else a view keeps its memory
+				enough -= e.handles[h].size
+			}
+		}
 		e.sortPicks()
-		e.cutPicks(enough - e.units(e.unmapped))
+		e.cutPicks(enough)
 	}
 	if len(e.picks) == 0 {
 		return e.release(out)

@@ -1,6 +1,7 @@
 """The pieces of all benchmarks over several GPUs, without one."""
 
 import importlib
+import resource
 import shlex
 import subprocess
 import threading
@@ -98,3 +99,14 @@ def test_lines_of_several_processes_stay_whole(tmp_path):
     for thread in threads:
         thread.join()
     assert path.read_text().splitlines() == [line] * 200
+
+
+def test_a_line_that_is_cut_off_is_an_error(tmp_path):
+    path, limits = tmp_path / "x.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    ledger.add(path, "x" * 60)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # stands for a full disk
+    try:
+        with pytest.raises(OSError):
+            ledger.add(path, "x" * 60)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
