@@ -113,7 +113,8 @@ def main(argv=None):
     parser.add_argument("--only", nargs="+", choices=tuple(PIECES), default=list(PIECES))
     args, rest = parser.parse_known_args(argv)
     args.into.mkdir(parents=True, exist_ok=True)
-    return Queue(args.only, args.into, args.budget, rest).run(machine.here("ledgers.py", 8).gpus)
+    pieces = Queue(dict.fromkeys(args.only), args.into, args.budget, rest)
+    return pieces.run(machine.here("ledgers.py", 8).gpus)
 
 
 if __name__ == "__main__":

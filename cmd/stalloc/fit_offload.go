@@ -26,7 +26,7 @@ func (o *offloading) add(f *pflag.FlagSet) {
 	f.BoolVar(&o.on, "offload", false,
 		"also say what live tensors need with the optimizer states on the host between two steps")
 	f.Var(&o.link, "link",
-		"with --offload: bandwidth per second of the link to the host, each way"+amounts)
+		"with --offload: what the link to the host carries in a second, each way"+amounts)
 	f.Lookup("link").DefValue = "50GB"
 }
 
