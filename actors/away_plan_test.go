@@ -122,6 +122,18 @@ func TestLendingStepsArePlanned(t *testing.T) {
 	}
 }
 
+// planned is step n; it fails unless all requests are served as planned from the sixth step on.
+func (k *decoder) planned(n int) (before, after Stats) {
+	k.t.Helper()
+	before, k.requests = k.Stats(), 0
+	k.step()
+	after = k.Stats()
+	if hits := after.Hits - before.Hits; n >= 5 && hits != k.requests {
+		k.t.Errorf("step %d: %d of %d requests are planned", n, hits, k.requests)
+	}
+	return before, after
+}
+
 // TestPlansHoldWhileStatesLeaveSlowly: nothing is copied out but while the program waits for it. A
 // request waits for its planned place: elsewhere it would be in the way of others, and handles
 // would be mapped in every step.
@@ -139,13 +151,7 @@ func TestPlansHoldWhileStatesLeaveSlowly(t *testing.T) {
 		gpu.Finish(back)
 	}
 	for n := range 10 {
-		before := k.Stats()
-		k.requests = 0
-		k.step()
-		s := k.Stats()
-		if hits := s.Hits - before.Hits; n >= 5 && hits != k.requests {
-			t.Errorf("step %d: %d of %d requests are planned", n, hits, k.requests)
-		}
+		before, s := k.planned(n)
 		if maps := s.Engine.Maps - before.Engine.Maps; n >= 5 && maps > 0 {
 			t.Errorf("step %d: %d handles are mapped", n, maps)
 		}
@@ -183,13 +189,7 @@ func TestPartsArePlanned(t *testing.T) {
 		k.region = 0 // none comes back ahead
 	}
 	for n := range 7 {
-		before := k.Stats()
-		k.requests = 0
-		k.step()
-		s := k.Stats()
-		if hits := s.Hits - before.Hits; n >= 5 && hits != k.requests {
-			t.Errorf("step %d: %d of %d requests are planned", n, hits, k.requests)
-		}
+		k.planned(n)
 	}
 }
 
