@@ -29,9 +29,18 @@ LEAST = 60  # seconds: no piece begins with less
 
 # The ledger, and what measures for it.
 PIECES = {
-    "frontier-hf": ("frontier", "frontier.py --models hf --batches 2 4 8"),
-    "frontier-megatron": ("frontier", "frontier.py --models megatron"),
-    "frontier-lengths": ("frontier", "frontier.py --models lengths"),
+    "frontier-hf": (
+        "frontier",
+        "frontier.py --models hf --batches 4 8 16 --sizes 14 16 18 20 24 28 32 40 48 64",
+    ),
+    "frontier-megatron": (
+        "frontier",
+        "frontier.py --models megatron --sizes 18 20 22 24 28 32 36 40 48 64",
+    ),
+    "frontier-lengths": (
+        "frontier",
+        "frontier.py --models lengths --sizes 22 24 26 28 30 32 36 40 48",
+    ),
     "largest-24": ("largest", "offload_largest.py --limits 24"),
     "largest-40": ("largest", "offload_largest.py --limits 40"),
     "largest-80": ("largest", "offload_largest.py --limits 80"),
