@@ -54,6 +54,7 @@ class Model:
     script: str = "train_frontier.py"
     sequences: int = 16
     tokens: int = 16 * 2048
+    batches: tuple = (1, 2, 4, 8)  # sequences of a micro-batch
     recompute: tuple = tuple(RECOMPUTED)
     offloads: tuple = OFFLOADS
     least_steps: int = 5
@@ -69,7 +70,8 @@ MODELS = {
     "2.7b": Model("Llama-like, 2.70 B", 2.702, "--shape 32 2560 6912 32000"),
     "hf": Model(
         "Llama, 0.75 B, in Hugging Face's Trainer", 0.748, "--sequences 16 --eval-every 0",
-        "train_hf.py", tokens=16 * 1000, recompute=(0, 1), offloads=(("states",),), least_steps=12,
+        "train_hf.py", tokens=16 * 1000, batches=(4, 8, 16), recompute=(0, 1),
+        offloads=(("states",),), least_steps=12,
         missing=harness.needs("transformers", "accelerate"),
     ),
     "megatron": Model(
@@ -244,9 +246,7 @@ def parse_arguments(argv=None):
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=list(MODELS))
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
     parser.add_argument("--sizes", nargs="+", type=int, metavar="GIB", help="only these")
-    parser.add_argument(
-        "--batches", nargs="+", type=int, default=[1, 2, 4, 8], help="micro-batches"
-    )
+    parser.add_argument("--batches", nargs="+", type=int, help="only these micro-batches")
     parser.add_argument("--tries", type=int, default=3, help="ways to offload, at a size")
     parser.add_argument("--turns", type=harness.positive, default=3, help="runs of what decides")
     return harness.parse_known(parser, argv)

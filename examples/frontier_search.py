@@ -182,7 +182,7 @@ class Search:
             found = {}
             for recompute in self.bench.model.recompute:
                 series = []
-                for batch in self.bench.args.batches:
+                for batch in self.bench.args.batches or self.bench.model.batches:
                     way = Way(batch, recompute)
                     last = series[-1][1] if series else None
                     if last is not None and last["oom"]:

@@ -60,12 +60,13 @@ def missing(allocator, way, cap, turn):
 
 
 def rows(bench):
-    """Sizes that were measured, and those of which as much is known, where somebody trains."""
+    """Sizes that were measured, and those of which as much is known, where somebody trains and
+    stalloc was measured."""
     search, found = Search(bench, missing), []
     caps = {key["cap"] for key in bench.keys()} - {None}
     for size in sorted(caps.union(*bench.groups) if caps else caps):
         known = row(bench, size, search)
-        if not known or not any(known.found.values()):
+        if not known or "stalloc" not in known.found or not any(known.found.values()):
             continue
         if found:
             carry(found[-1].found, known.found)

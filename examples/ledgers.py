@@ -31,7 +31,7 @@ LEAST = 60  # seconds: no piece begins with less
 PIECES = {
     "frontier-hf": (
         "frontier",
-        "frontier.py --models hf --batches 4 8 16 --sizes 14 16 18 20 24 28 32 40 48 64",
+        "frontier.py --models hf --sizes 14 16 18 20 24 28 32 40 48 64",
     ),
     "frontier-megatron": (
         "frontier",

@@ -114,7 +114,8 @@ def test_offloading_trains_faster_and_where_nobody_else_does(gpu, capsys):
 
 def test_what_the_host_bounds_is_told_as_measured_too(gpu, capsys):
     gpu.KERNELS = 0.5
-    assert gpu.run("--sizes", "24", "--columns", "native", "expandable", "--turns", "1") == 0
+    columns = "native", "expandable", "stalloc"
+    assert gpu.run("--sizes", "24", "--columns", *columns, "--turns", "1") == 0
     (row,) = [line for line in capsys.readouterr().out.splitlines() if line[:4] == "| 24"]
     assert row.startswith("| 24 | does not train | 51,644 (1, every second layer) [25,904] |")
 
