@@ -74,6 +74,12 @@ MODELS = {
         offloads=(("states",),), least_steps=12,
         missing=harness.needs("transformers", "accelerate"),
     ),
+    "hf-2.7b": Model(
+        "Llama, 2.73 B, in Hugging Face's Trainer", 2.728,
+        "--width 4096 --sequences 16 --eval-every 0", "train_hf.py", tokens=16 * 1000,
+        batches=(4, 8, 16), recompute=(0, 1), offloads=(("states",),), least_steps=12,
+        missing=harness.needs("transformers", "accelerate"),
+    ),
     "megatron": Model(
         "GPT, 0.94 B, in Megatron-LM", 0.937, "--sequences 16", "train_megatron.py",
         recompute=(0, 1), offloads=(), missing=train_megatron.missing,

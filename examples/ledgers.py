@@ -33,6 +33,10 @@ PIECES = {
         "frontier",
         "frontier.py --models hf --sizes 14 16 18 20 24 28 32 40 48 64",
     ),
+    "frontier-hf-2.7b": (
+        "frontier",
+        "frontier.py --models hf-2.7b --sizes 28 32 36 40 48 52 56 64 80",
+    ),
     "frontier-megatron": (
         "frontier",
         "frontier.py --models megatron --sizes 18 20 22 24 28 32 36 40 48 64",
