@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"stalloc/internal/mem"
-	"stalloc/trace"
 )
 
 // ahead is the time of a replay: the host's, which is that of the recording and what it has waited
@@ -38,17 +37,6 @@ type queued struct {
 type late struct {
 	at time.Duration
 	id int64
-}
-
-// completions returns when the frees of a trace complete.
-func completions(tr *trace.Trace) map[int64]time.Duration {
-	done := make(map[int64]time.Duration)
-	for i := range tr.Events {
-		if e := &tr.Events[i]; e.Kind == trace.FreeCompleted {
-			done[e.ID] = time.Duration(e.Micros) * time.Microsecond
-		}
-	}
-	return done
 }
 
 // host is what a clock of the host shows.

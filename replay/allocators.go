@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"stalloc/actors"
+	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
@@ -83,4 +85,41 @@ func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config,
 		r.Mode = Warm
 	}
 	return r, err
+}
+
+// ours makes the list entry of the live allocator, its actors over a simulated
+// device. A warm run is the second of two, and begins with the plan of the first.
+func ours() Allocator {
+	return Allocator{Name: "stalloc", Plans: true,
+		New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
+			options := actors.Options{Without: c.Without, Range: c.Range}
+			if !c.Warm {
+				return start(tr, c, options)
+			}
+			earlier := c
+			earlier.held = nil
+			first, err := start(tr, earlier, options)
+			if err != nil {
+				return nil, err
+			}
+			if _, err = Run(ctx, tr, first, nil); err != nil {
+				return nil, fmt.Errorf("the first of two runs: %w", err)
+			}
+			options.Plan = first.plan
+			return start(tr, c, options)
+		}}
+}
+
+// theirs makes the list entry of GMLake's algorithm behind the same actors.
+func theirs() Allocator {
+	return Allocator{Name: "gmlake",
+		New: func(_ context.Context, tr *trace.Trace, c Config) (Target, error) {
+			if c.FragLimit < 0 {
+				return nil, fmt.Errorf("a least size of %d bytes to stitch: give none or more",
+					int64(c.FragLimit))
+			}
+			lake := gmlake.DefaultConfig()
+			lake.FragLimit = c.FragLimit
+			return start(tr, c, actors.Options{GMLake: &lake})
+		}}
 }

@@ -6,53 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"stalloc/actors"
 	"stalloc/cuda/sim"
-	"stalloc/engine/gmlake"
 	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/trace"
 )
-
-// ours makes the list entry of the live allocator, its actors over a simulated
-// device. A warm run is the second of two, and begins with the plan of the first.
-func ours() Allocator {
-	return Allocator{Name: "stalloc", Plans: true,
-		New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
-			options := actors.Options{Without: c.Without, Range: c.Range}
-			if !c.Warm {
-				return start(tr, c, options)
-			}
-			earlier := c
-			earlier.held = nil
-			first, err := start(tr, earlier, options)
-			if err != nil {
-				return nil, err
-			}
-			if _, err = Run(ctx, tr, first, nil); err != nil {
-				return nil, fmt.Errorf("the first of two runs: %w", err)
-			}
-			options.Plan = first.plan
-			return start(tr, c, options)
-		}}
-}
-
-// theirs makes the list entry of GMLake's algorithm behind the same actors.
-func theirs() Allocator {
-	return Allocator{Name: "gmlake",
-		New: func(_ context.Context, tr *trace.Trace, c Config) (Target, error) {
-			if c.FragLimit < 0 {
-				return nil, fmt.Errorf("a least size of %d bytes to stitch: give none or more",
-					int64(c.FragLimit))
-			}
-			lake := gmlake.DefaultConfig()
-			lake.FragLimit = c.FragLimit
-			return start(tr, c, actors.Options{GMLake: &lake})
-		}}
-}
 
 // start sets up a run.
 func start(tr *trace.Trace, c Config, options actors.Options) (*live, error) {
@@ -111,44 +72,10 @@ type live struct {
 	plan    *plan.Plan // at the end
 }
 
-// otherStream is the first number of the streams that stand in for the unknown ones
-// that deferred frees wait for.
-const otherStream mem.StreamID = 1 << 40
-
 // wait is how far a stream must come.
 type wait struct {
 	stream mem.StreamID
 	to     mem.Tick
-}
-
-// otherStreams chooses a stream for each deferred free of a trace: as few as let all of
-// them complete when they were recorded to, since the work on a stream ends in its order.
-func otherStreams(tr *trace.Trace) map[int64]mem.StreamID {
-	done := make(map[int64]int) // the event at which a block's free completes
-	for i := range tr.Events {
-		if e := &tr.Events[i]; e.Kind == trace.FreeCompleted {
-			done[e.ID] = i
-		}
-	}
-	others := make(map[int64]mem.StreamID)
-	var last []int // by stream, falling: when its last wait ends
-	for i := range tr.Events {
-		e := &tr.Events[i]
-		if e.Kind != trace.FreeRequested || !Deferred(tr.Events, i) {
-			continue
-		}
-		end, known := done[e.ID]
-		if !known {
-			end = len(tr.Events)
-		}
-		at := sort.Search(len(last), func(k int) bool { return last[k] <= end })
-		if at == len(last) {
-			last = append(last, end)
-		}
-		last[at] = end
-		others[e.ID] = otherStream + mem.StreamID(at)
-	}
-	return others
 }
 
 func newLive(device *sim.Device, options actors.Options) (*live, error) {
@@ -191,29 +118,6 @@ func (l *live) follow() {
 		l.FreeCompleted(a.due[0].id)
 		a.due = a.due[1:]
 	}
-}
-
-// deviceLag is, where a recording does not tell, how many requests and frees the device is behind
-// the host at most: about as many as the late frees of the Megatron recordings show. The simulated
-// device comes no further by itself.
-const deviceLag = 2000
-
-// usualLag is the time of so many events of a trace.
-func usualLag(tr *trace.Trace) time.Duration {
-	n := len(tr.Events)
-	if n < deviceLag {
-		return 0
-	}
-	all := time.Duration(tr.Events[n-1].Micros-tr.Events[0].Micros) * time.Microsecond
-	return all * deviceLag / time.Duration(n)
-}
-
-// severalStreams reports whether requests are made on more than one stream.
-func severalStreams(tr *trace.Trace) bool {
-	return slices.ContainsFunc(tr.Events, func(e trace.Event) bool {
-		return e.Kind == trace.Alloc &&
-			e.Stream != tr.Events[0].Stream
-	})
 }
 
 // advance lets the device follow.
