@@ -30,7 +30,7 @@ def models() -> list[tuple[str, list[frontier_table.Row]]]:
         book = frontier.ledger.Ledger(data, 0)
         for name, model in frontier.MODELS.items():
             rows = frontier_table.rows(frontier.Bench(name, args, book))
-            if len(rows) > 1:
+            if len(rows) > 2:  # with fewer there is only the table
                 found.append((model.title, rows))
     return found
 
