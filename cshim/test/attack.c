@@ -11,7 +11,7 @@
  * STALLOC_TEST_SEED the first life's seed; each has the next. ATTACK_AGAIN=1 plays the
  * first life again and again. Ends with the first failure, and says how to repeat it.
  *
- * One life in two is a night (night.h): one thread, which knows at each moment what has to
+ * One life in two is a night (model.h): one thread, which knows at each moment what has to
  * hold. ATTACK_NIGHTS=1: each is; 0: none. With ATTACK_TELL=1 one that fails says what it did. */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "life.h"
+#include "campaign/run.h"
 
 enum { EVERY = 60 };
 static char scratch[200];

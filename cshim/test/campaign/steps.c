@@ -1,6 +1,6 @@
 /* Steps as a training run makes them: activations that live from the forward to the
  * backward pass, and a lot of what lives for a moment. */
-#include "life.h"
+#include "run.h"
 
 enum { LAYERS = 16, ACTS = 3, STEPS = 24, MANY = 20000 };
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "night.h"
+#include "model.h"
 
 enum { TOKENS = 64, LENGTH = 1 << 12 };
 

@@ -2,7 +2,7 @@
  * puts one there. So blocks live long, and other threads free them than asked for them. */
 #include <string.h>
 
-#include "life.h"
+#include "run.h"
 
 enum { KEEPERS = 16 };
 static struct cell {

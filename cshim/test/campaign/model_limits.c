@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "night.h"
+#include "model.h"
 
 static size_t limits[DEVICES]; /* 0: not set */
 static size_t held[DEVICES];   /* when the last call was over */

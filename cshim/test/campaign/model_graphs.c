@@ -2,7 +2,7 @@
  * replay may write to it at any time, while other memory sleeps, fails or is given back. */
 #include <stdio.h>
 
-#include "night.h"
+#include "model.h"
 
 enum { REELS = 3, FRAMES = 6 };
 

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "kit.h"
+#include "../kit.h"
 
 enum { DEVICES = 3, THREADS = 12, STREAMS = 10, CELLS = 400 };
 
@@ -21,7 +21,7 @@ struct life {
 	bool engine;       /* there is one */
 	bool open_pools;   /* some take requests on any stream */
 	bool closes, forks, limits, mishaps, rough, wrong, ends_closed;
-	bool night;        /* one thread, and a model of what sleeps: night.h */
+	bool night;        /* one thread, and a model of what sleeps: model.h */
 	double seconds;
 };
 extern struct life life;
@@ -55,7 +55,7 @@ struct piece {
 	int device, used_on; /* the road behind the one whose stream uses it, 0: none */
 };
 
-/* pieces.c. get: false if it was refused. */
+/* tracked.c. get: false if it was refused. */
 void pieces_open(void);
 void piece_claim(const struct piece *p, bool in);
 long piece_few(const struct piece *p,
@@ -71,7 +71,7 @@ void piece_dream(struct worker *w, struct piece *p); /* frees one that sleeps */
 void piece_wake(const struct piece *p, bool kept); /* kept: its contents are there */
 size_t some_size(struct worker *w);
 
-/* roads.c: streams of the driver's, made and destroyed. */
+/* streams.c: streams of the driver's, made and destroyed. */
 void roads_open(struct worker *w);
 /* The road asked for, or (0, or it is closed) any: nobody destroys its stream meanwhile. */
 int road_enter(struct worker *w, int device, int wanted);
@@ -87,7 +87,7 @@ void graph_pool(struct worker *w);
 void graph_capture(struct worker *w);
 void graphs_close(void);
 
-/* steps.c: steps as a training run makes them; cells.c: blocks of nobody in particular. */
+/* steps.c: steps as a training run makes them; shared.c: blocks of nobody in particular. */
 void steps_play(struct worker *w);
 void cells_play(struct worker *w);
 void cell_leave(struct worker *w, struct piece *p); /* to whoever comes */
@@ -96,18 +96,18 @@ void cells_wake(bool kept);	    /* with their contents */
 uint64_t cells_live(int device, uint64_t *bytes, uint64_t *asked);
 void cells_clear(struct worker *w);
 
-/* naps.c: regions that sleep, and blocks that are exported. */
+/* regions.c: regions that sleep, and blocks that are exported. */
 void nap(struct worker *w);
 void all_nap(struct worker *w); /* no other thread does anything */
 uint64_t naps_live(int device, uint64_t *bytes, uint64_t *asked);
 void naps_clear(struct worker *w);
 
-/* deeds.c: everything else of the interface. */
+/* calls.c: everything else of the interface. */
 void deed(struct worker *w);
 void plan_before(struct worker *w); /* the first request */
 const char *scratch_path(char *path, size_t n, int device, uint64_t number);
 
-/* mishaps.c: failing driver calls; signals, and threads that take the processors away. */
+/* faults.c: failing driver calls; signals, and threads that take the processors away. */
 void mishaps_start(void);
 void mishaps_end(struct worker *w);
 void rough_start(struct worker *workers, int n);
@@ -115,10 +115,10 @@ void rough_thread(struct worker *w); /* its first call */
 void rough_thread_ends(void);
 void rough_end(struct worker *w);
 
-/* night.c */
+/* model.c */
 void night_play(struct worker *w, double seconds);
 
-/* balance.c: what is left after the life. */
+/* leaks.c: what is left after the life. */
 void balance(struct worker *workers, struct worker *w);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "life.h"
+#include "run.h"
 
 enum { PIECES = 12, TRIES = 20 };
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../tests/fakecuda/fakecuda.h"
-#include "night.h"
+#include "../../../tests/fakecuda/fakecuda.h"
+#include "model.h"
 
 static void *stream_of(int device)
 {

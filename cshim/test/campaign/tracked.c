@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "life.h"
+#include "run.h"
 
 enum { GRAIN = 512, ADDRESS_BITS = 47, FEW = 6, FULL = 64, STRIDE = 1 << 20 };
 

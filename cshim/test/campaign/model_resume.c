@@ -1,5 +1,5 @@
 /* The end of a night: all that sleeps wakes, and the host keeps nothing of it. */
-#include "night.h"
+#include "model.h"
 
 /* All is awake in the end. More may sleep than a device has: then it wakes a region at a time, and
  * what is awake is freed for the next. */

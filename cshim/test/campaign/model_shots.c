@@ -1,6 +1,6 @@
 /* A private pool that takes requests of any stream, while one of them is captured into a graph: the
  * requests of the others are served with no call that ends the capture. */
-#include "night.h"
+#include "model.h"
 
 enum { SHOTS = 14 };
 

@@ -1,10 +1,10 @@
-/* A night: see night.h. */
+/* A night: see model.h. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "night.h"
+#include "model.h"
 
 struct night night;
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "night.h"
+#include "model.h"
 
 enum { MOST = 12, OTHERS = 6 };
 

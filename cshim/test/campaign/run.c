@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "life.h"
+#include "run.h"
 
 struct life life;
 _Atomic bool over;

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "life.h"
+#include "run.h"
 
 enum { REGIONS = 4, STAYS = 48, LANES = 6, LASTING = 3 /* of the lanes lend memory */ };
 
@@ -45,7 +45,7 @@ static inline bool chance(uint64_t n)
 /* With ATTACK_TELL=1 the night says what it does. */
 #define TELL(...) (night.tells ? (void)(printf(__VA_ARGS__), puts("")) : (void)0)
 
-/* stays.c: blocks. Each access is work in a stream, or comes after all work has passed. */
+/* model_blocks.c: blocks. Each access is work in a stream, or comes after all work has passed. */
 void stays_open(void);
 size_t stay_size(void);	       /* of a request */
 void stay_get(struct stay *s); /* somewhere, if it is served */
@@ -69,7 +69,7 @@ int region_begin(int region);
 void region_end(int region);
 const char *tag_of(int region);
 
-/* dreams.c: pause and resume, and what they have done, whatever fails. */
+/* model_sleep.c: pause and resume, and what they have done, whatever fails. */
 struct dream {
 	int device;    /* -1: all */
 	unsigned mask; /* of the regions that are named, 0: all are meant */
@@ -84,35 +84,35 @@ void dream_end(void);
 /* Whether a region sleeps, as was seen: it has to be as is known, if it has blocks. */
 void dream_is(int device, int region, bool asleep, const char *when);
 
-/* morning.c: all is awake, and nothing is kept on the host. */
+/* model_resume.c: all is awake, and nothing is kept on the host. */
 void dreams_close(void);
 
-/* sweep.c: each call of a pause and of a resume fails in turn, while a part sleeps already. */
+/* model_sweep.c: each call of a pause and of a resume fails in turn, while a part sleeps already. */
 void sweep(void);
 
-/* loans.c: regions that lend their memory. */
+/* model_lends.c: regions that lend their memory. */
 bool call_fails(void); /* now and then, a driver call from here on does */
 void loan_begin(void);
 void loan_end(void);
 bool loans_any(void);
 void loans_close(void);
 
-/* tokens.c: one names the same memory for ever. */
+/* model_tokens.c: one names the same memory for ever. */
 void token_take(void);
 void tokens_close(void);
 
-/* quotas.c: no device holds more than its limit, or than it held when that was set. */
+/* model_limits.c: no device holds more than its limit, or than it held when that was set. */
 void quota_set(int device, double fraction);
 void quotas_check(void);
 
-/* once.c: streams that make one request each. */
+/* model_single.c: streams that make one request each. */
 void once_play(void);
 void once_close(void);
 
-/* shots.c: captures while other streams allocate to the same private pool. */
+/* model_shots.c: captures while other streams allocate to the same private pool. */
 void shots_play(void);
 
-/* reels.c: graphs that live on, and write what their captures had. */
+/* model_graphs.c: graphs that live on, and write what their captures had. */
 void reels_play(void);
 void reels_close(int device); /* -1: all */
 

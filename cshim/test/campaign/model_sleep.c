@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "night.h"
+#include "model.h"
 
 enum { UNCHANGED, DONE, EITHER };
 

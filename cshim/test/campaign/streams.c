@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "life.h"
+#include "run.h"
 
 enum { BUSY = -1, NO_STREAM = -2, LASTING = 4 };
 static struct road {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "night.h"
+#include "model.h"
 
 void stays_open(void)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "life.h"
+#include "run.h"
 
 enum { GOROUTINES = 40, MOST_THREADS = 40, MOST_EVENTS = 4000 };
 

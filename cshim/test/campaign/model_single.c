@@ -1,7 +1,7 @@
 /* Streams that make one request each, as a program's that takes another stream of a pool in each
  * round: what a round leaves serves the next. Rounds take a while, since lending is
  * rationed, and come first in a night: after waits that bought nothing it pauses. */
-#include "night.h"
+#include "model.h"
 
 enum { POOL = 32, ROUNDS = 10, PACKS = 2, PACE_MS = 20 * PACKS + 10 };
 static const size_t pack = (size_t)4 << 20, slack = (size_t)4 << 20;

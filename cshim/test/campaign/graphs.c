@@ -3,7 +3,7 @@
  * over: such pieces keep their claims for as long. */
 #include <stdio.h>
 
-#include "life.h"
+#include "run.h"
 
 enum { PIECES = 24, KEPT = 6, REUSED = 4 };
 

@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../cuda/driver.h"
-#include "life.h"
+#include "../../../cuda/driver.h"
+#include "run.h"
 
 enum { HOGS = 2, STACK = 16 << 10 };
 
