@@ -182,12 +182,12 @@ race: build ## Go and C tests under the race detectors
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d race; done
 
 .PHONY: stress
-stress: build ## a minute of random lives, and threads that ask for the same over and over
+stress: build ## a minute of the random campaign, and threads that request the same again and again
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d stress; done
 
-.PHONY: attack
-attack: build ## ten minutes of random lives over the fake driver (ATTACK_SECONDS=, ATTACK_REQUESTS=, SEED=)
-	$(MAKE) -C cshim/test attack
+.PHONY: campaign
+campaign: build ## ten minutes of random runs with fault injection over the fake driver (CAMPAIGN_SECONDS=, CAMPAIGN_REQUESTS=, SEED=)
+	$(MAKE) -C cshim/test campaign
 
 .PHONY: bench
 bench: build ## microbenchmarks, with nanoseconds and allocations

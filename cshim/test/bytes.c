@@ -55,9 +55,9 @@ static void new_programs(uint64_t *seed, int slots)
 	}
 }
 
-static void set_habits(struct habits h)
+static void set_rates(struct rates h)
 {
-	for (int s = 0; s < STREAMS; s++) players[s].habits = h;
+	for (int s = 0; s < STREAMS; s++) players[s].rates = h;
 }
 
 static void consistent(const char *phase)
@@ -80,16 +80,16 @@ static void consistent(const char *phase)
  * steps lie to each other is up to the machine. A stream that finds its planned bytes taken is
  * served without a plan until the step ends, an eighth of the requests at most, and again in the
  * next steps until it is planned anew. That may happen to several streams, but not to half. */
-static void regular(const char *name, struct habits h, uint64_t *seed, int steps, double least)
+static void regular(const char *name, struct rates h, uint64_t *seed, int steps, double least)
 {
 	struct outcome o, sum = {0};
 	int tries = 0;
 	unsigned waited = 0;
 	new_programs(seed, 60);
-	set_habits(h);
+	set_rates(h);
 	do {
 		o = play_one();
-		kit_pause(&waited, 5, name); /* the planner works beside the steps */
+		kit_wait(&waited, 5, name); /* the planner works beside the steps */
 		tries++;
 	} while (o.requests == 0 || (double)o.hits < least * (double)o.requests);
 	for (int i = 0; i < steps; i++) {
@@ -109,10 +109,10 @@ static void regular(const char *name, struct habits h, uint64_t *seed, int steps
 /* What hits is up to the planner, which gives up plans that do not pay: here only
  * the bytes count. The programs change every so many steps, 0: they stay as they
  * are, and then their plan must be hit for a while at least. */
-static void irregular(const char *name, struct habits h, uint64_t *seed, int steps, int change)
+static void irregular(const char *name, struct rates h, uint64_t *seed, int steps, int change)
 {
 	struct stalloc_stats first = kit_stats();
-	set_habits(h);
+	set_rates(h);
 	for (int i = 0; i < steps; i++) {
 		if (change && i % change == 0) new_programs(seed, 30 + (int)kit_below(seed, 60));
 		play_one();
@@ -149,12 +149,12 @@ int main(void)
 			.id = (uint64_t)s + 1};
 	for (int i = 0; i < THREADS; i++) threads[i] = kit_thread(work, (void *)(intptr_t)i);
 
-	regular("regular", (struct habits){0}, &seed, (int)steps, 0.95);
-	irregular("noisy", (struct habits){.noise = 10, .cross = 100, .shared = 5}, &seed,
+	regular("regular", (struct rates){0}, &seed, (int)steps, 0.95);
+	irregular("noisy", (struct rates){.noise = 10, .cross = 100, .shared = 5}, &seed,
 		  (int)steps, 0);
-	regular("crossing", (struct habits){.cross = 200, .wait = true}, &seed, (int)steps, 0.95);
-	irregular("shared", (struct habits){.shared = 30, .cross = 100}, &seed, (int)steps, 0);
-	irregular("changing", (struct habits){.noise = 5, .cross = 100, .shared = 5}, &seed,
+	regular("crossing", (struct rates){.cross = 200, .wait = true}, &seed, (int)steps, 0.95);
+	irregular("shared", (struct rates){.shared = 30, .cross = 100}, &seed, (int)steps, 0);
+	irregular("changing", (struct rates){.noise = 5, .cross = 100, .shared = 5}, &seed,
 		  (int)steps * 3, 4);
 
 	over = true;

@@ -32,13 +32,13 @@ struct worker {
 	int stream;
 };
 
-static struct block ask(struct worker *w, size_t size)
+static struct block request(struct worker *w, size_t size)
 {
 	atomic_fetch_add_explicit(&served, 1, memory_order_relaxed);
 	return block_get(size, 0, stream_no(w->stream), w->id << 40 | ++w->sequence);
 }
 
-static void let_go(struct worker *w, struct block b)
+static void release(struct worker *w, struct block b)
 {
 	uint64_t dice = kit_below(&w->random, 1000);
 	if (dice < 10) stalloc_record_stream(b.at, stream_no(w->stream + 1));
@@ -57,7 +57,7 @@ static void layers(struct worker *w)
 	size_t size[4];
 	for (int i = 0; i < 4; i++) size[i] = sizes[kit_below(&w->random, SIZES)];
 	for (int n = 0; n < LOOPS; n++) {
-		for (int i = 0; i < 4; i++) held[i] = ask(w, size[i]);
+		for (int i = 0; i < 4; i++) held[i] = request(w, size[i]);
 		for (int i = 0; i < 4; i++) block_free(&held[i]);
 	}
 }
@@ -70,12 +70,12 @@ static void *work(void *argument)
 		uint64_t dice = kit_below(&w->random, 1000);
 		if (dice < 50) layers(w);
 		if (dice >= 998) stalloc_empty_cache();
-		if (b->at) let_go(w, *b);
+		if (b->at) release(w, *b);
 		*b = (struct block){0};
-		if (dice % 8 != 0) *b = ask(w, sizes[kit_below(&w->random, SIZES)]);
+		if (dice % 8 != 0) *b = request(w, sizes[kit_below(&w->random, SIZES)]);
 	}
 	for (int i = 0; i < LIVE; i++)
-		if (w->live[i].at) let_go(w, w->live[i]);
+		if (w->live[i].at) release(w, w->live[i]);
 	return NULL;
 }
 

@@ -23,7 +23,7 @@ struct worker {
 	struct block live[LIVE];
 };
 
-static struct block ask(struct worker *w)
+static struct block request(struct worker *w)
 {
 	size_t size = sizes[kit_below(&w->random, SIZES)];
 	if (size > kit_number("STALLOC_TEST_LARGEST", 20 << 20)) size = 512;
@@ -32,7 +32,7 @@ static struct block ask(struct worker *w)
 	return b;
 }
 
-static void let_go(struct worker *w, struct block *b)
+static void release(struct worker *w, struct block *b)
 {
 	long bad = kit_damage(b->at, b->size, b->tag);
 	CHECK(bad < 0, "a block of %zu bytes on device %d was overwritten at byte %ld", b->size,
@@ -49,7 +49,7 @@ static void *work(void *argument)
 	struct worker *w = argument;
 	while (!atomic_load(&over)) {
 		for (int i = 0; i < LIVE; i++)
-			w->live[i].at ? let_go(w, &w->live[i]) : (void)0, w->live[i] = ask(w);
+			w->live[i].at ? release(w, &w->live[i]) : (void)0, w->live[i] = request(w);
 		stalloc_step(w->device);
 	}
 	return NULL;
@@ -94,7 +94,7 @@ static void round_on(int device, uint64_t *random)
 	CHECK(s.steps <= steps + THREADS, "%llu steps, %llu when it was closed",
 	      (ull)s.steps, (ull)steps);
 	for (int i = 0; i < THREADS; i++)
-		for (int b = 0; b < LIVE; b++) let_go(&workers[i], &workers[i].live[b]);
+		for (int b = 0; b < LIVE; b++) release(&workers[i], &workers[i].live[b]);
 	s = kit_stats_of(device);
 	CHECK(s.blocks == 0 && s.allocated == 0 && s.reserved == 0,
 	      "at the end %llu bytes in %llu blocks, %llu reserved", (ull)s.allocated,
@@ -107,10 +107,10 @@ int main(void)
 {
 	uint64_t random = kit_seed();
 	kit_watchdog(30);
-	kit_listen();
+	kit_stderr_begin();
 	for (int i = 0; i < ROUNDS; i++) round_on(i, &random);
-	int told = kit_heard("(it was closed)");
-	CHECK(told == ROUNDS, "%d lines say that a closed device serves on, of %d", told, ROUNDS);
+	int lines = kit_stderr_end("(it was closed)");
+	CHECK(lines == ROUNDS, "%d lines say that a closed device serves on, of %d", lines, ROUNDS);
 	CHECK(stalloc_close(-1) == STALLOC_OK && stalloc_close(-1) == STALLOC_OK, "%s",
 	      stalloc_last_error());
 	CHECK(stalloc_close(-2) == STALLOC_ERR_ARGUMENT &&

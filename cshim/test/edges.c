@@ -56,9 +56,9 @@ static void arguments_of_owner(void)
 	OK(stalloc_begin_region("edges"));
 	SAYS(!stalloc_malloc(512, -1, NULL), "device");
 	OK(stalloc_end_region());
-	kit_listen();
+	kit_stderr_begin();
 	arguments();
-	CHECK(kit_heard("not a live block") == 0, "NULL was taken for a block");
+	CHECK(kit_stderr_end("not a live block") == 0, "NULL was taken for a block");
 }
 
 static void statistics(void)
@@ -100,9 +100,9 @@ static void statistics(void)
 /* Runs f, and returns the lines on standard error that say word. */
 static int lines_about(const char *word, void (*f)(void))
 {
-	kit_listen();
+	kit_stderr_begin();
 	f();
-	return kit_heard(word);
+	return kit_stderr_end(word);
 }
 
 /* Foreign addresses and double frees, of blocks of the pool and of a plan. */
@@ -130,7 +130,7 @@ static void wrong_frees(void)
 		for (int twice = 0; twice < 2; twice++)
 			for (int i = 0; i < 8; i++) stalloc_free(planned[i], 0, 0, NULL);
 		OK(stalloc_step(-1));
-		kit_pause(&waited, 5, "a plan, whose blocks are freed twice");
+		kit_wait(&waited, 5, "a plan, whose blocks are freed twice");
 	}
 	stalloc_free(keep, 0, 0, NULL);
 	CHECK(kit_stats().allocated == before.allocated &&

@@ -33,7 +33,7 @@ static uint64_t run(uint64_t seed, int steps)
 			struct player p = {.program = &program,
 					   .stream = (void *)(uintptr_t)(0x1000 * s),
 					   .other = (void *)(uintptr_t)(0x1000 * (1 - s)),
-					   .habits = {.shared = 150},
+					   .rates = {.shared = 150},
 					   .random = seed + (uint64_t)step,
 					   .id = (uint64_t)s + 1};
 			player_first_half(&p);

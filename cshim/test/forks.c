@@ -163,7 +163,7 @@ int main(int argc, char **argv)
 			(struct player){.program = &program,
 					.stream = (void *)(uintptr_t)(0x1000 * i),
 					.other = (void *)(uintptr_t)(0x1000 * ((i + 1) % THREADS)),
-					.habits = {.noise = 5, .shared = 5},
+					.rates = {.noise = 5, .shared = 5},
 					.random = kit_random(&seed),
 					.id = (uint64_t)i + 1};
 		threads[i] = kit_thread(play, &players[i]);

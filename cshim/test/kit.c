@@ -15,14 +15,14 @@
 enum { WHOLE = 32 << 10, STRIDE = 4096, EDGE = 4096 };
 
 static uint64_t seed_of_run;
-static FILE *kept; /* standard error, while it is listened to */
-static int standard_error;
+static FILE *saved_stderr; /* what is written to standard error, while it is redirected */
+static int stderr_copy;
 
 void kit_fail(const char *file, int line, const char *condition, const char *format, ...)
 {
 	va_list args;
 	fflush(stdout);
-	if (kept) kit_heard("");
+	if (saved_stderr) kit_stderr_end("");
 	fprintf(stderr, "%s:%d: %s does not hold: ", file, line, condition);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
@@ -116,7 +116,7 @@ static const char *of_thread(const char *tid, const char *name, char *line, int 
 /* What every thread does: its state (R runs, S sleeps), the number and arguments of the
  * system call it is in, and the time it has had. All asleep is a deadlock, some running
  * is a loop without an end or a machine that gives no time. */
-static void tell_threads(void)
+static void print_threads(void)
 {
 	char stat[512], call[256];
 	DIR *tasks = opendir("/proc/self/task");
@@ -145,10 +145,10 @@ static void *watch(void *argument)
 		last = now;
 		slices = 0;
 	}
-	if (kept) kit_heard("");
+	if (saved_stderr) kit_stderr_end("");
 	fprintf(stderr, "watchdog: no progress for %u s after %llu blocks (seed %llu)\n", seconds,
 		(ull)atomic_load(&progress), (ull)seed_of_run);
-	tell_threads();
+	print_threads();
 	abort();
 }
 
@@ -250,22 +250,22 @@ struct kit_filter kit_only(void *stream)
 	return (struct kit_filter){{.stream = stream}, manage, same};
 }
 
-void kit_listen(void)
+void kit_stderr_begin(void)
 {
-	CHECK((kept = tmpfile()), "no temporary file");
+	CHECK((saved_stderr = tmpfile()), "no temporary file");
 	fflush(stderr);
-	standard_error = dup(STDERR_FILENO);
-	dup2(fileno(kept), STDERR_FILENO);
+	stderr_copy = dup(STDERR_FILENO);
+	dup2(fileno(saved_stderr), STDERR_FILENO);
 }
 
-int kit_heard(const char *text)
+int kit_stderr_end(const char *text)
 {
 	char line[4096];
 	int found = 0;
-	FILE *f = kept;
+	FILE *f = saved_stderr;
 	fflush(stderr);
-	dup2(standard_error, STDERR_FILENO);
-	kept = NULL;
+	dup2(stderr_copy, STDERR_FILENO);
+	saved_stderr = NULL;
 	rewind(f);
 	while (fgets(line, sizeof line, f)) {
 		fputs(line, stderr);
@@ -287,7 +287,7 @@ void kit_nothing_left(const char *after)
 	stalloc_empty_cache();
 	struct stalloc_stats s = kit_stats();
 	for (unsigned waited = 0; fake(live)("pins") > 0;) /* Go unpins beside us */
-		kit_pause(&waited, 1, "the last unpinning");
+		kit_wait(&waited, 1, "the last unpinning");
 	CHECK(s.reserved == 0 && s.blocks == 0 && s.active == 0,
 	      "after %s %llu bytes in %llu blocks, %llu active, %llu held", after,
 	      (ull)s.allocated, (ull)s.blocks, (ull)s.active, (ull)s.reserved);
@@ -327,7 +327,7 @@ void kit_sleep_ms(unsigned ms)
 	nanosleep(&t, NULL);
 }
 
-void kit_pause(unsigned *waited, unsigned ms, const char *awaited)
+void kit_wait(unsigned *waited, unsigned ms, const char *awaited)
 {
 	CHECK(*waited < 60000, "%s: has not come", awaited);
 	kit_sleep_ms(ms);

@@ -50,7 +50,7 @@ void kit_progress(void);
 
 /* A symbol of the library that a key of STALLOC_CONF names. */
 void *kit_symbol(const char *conf_key, const char *symbol);
-/* A function of the simulated driver (tests/fakecuda): fake(live)("streams"). */
+/* A function of the fake driver (tests/fakecuda): fake(live)("streams"). */
 #define fake(name)                                                                \
 	({                                                                        \
 		static void *_Atomic f_;                                          \
@@ -58,7 +58,7 @@ void *kit_symbol(const char *conf_key, const char *symbol);
 		(__typeof__(fakecuda_##name) *)f_;                                \
 	})
 
-void kit_pass_all(void); /* the simulated driver's work that is held back */
+void kit_pass_all(void); /* the fake driver's work that is held back */
 
 /* A stream of the driver's, of cuStreamCreate's flags; NULL: the driver fails. */
 void *kit_stream(int device, unsigned flags);
@@ -75,10 +75,10 @@ struct kit_filter {
 };
 struct kit_filter kit_only(void *stream);
 
-/* From kit_listen on, standard error is kept; kit_heard lets it out again and returns how
- * many of its lines contain a text. */
-void kit_listen(void);
-int kit_heard(const char *text);
+/* From kit_stderr_begin on, standard error is redirected; kit_stderr_end writes it out and returns
+ * how many of its lines contain a text. */
+void kit_stderr_begin(void);
+int kit_stderr_end(const char *text);
 
 struct stalloc_stats kit_stats_of(int device);
 static inline struct stalloc_stats kit_stats(void) { return kit_stats_of(0); }
@@ -91,9 +91,9 @@ pthread_t kit_thread(void *(*f)(void *), void *argument);
 int kit_threads(void);
 double kit_seconds(void); /* monotonic */
 void kit_sleep_ms(unsigned ms);
-/* A pause of a loop that waits for what another thread does, the planner say. Pauses are counted,
+/* A sleep in a loop that waits for what another thread does, the planner say. Sleeps are counted,
  * from waited = 0 on, not the time: where the machine is busy or stands still, nothing hangs. After
  * a minute of them the test ends, and says what has not come. */
-void kit_pause(unsigned *waited, unsigned ms, const char *awaited);
+void kit_wait(unsigned *waited, unsigned ms, const char *awaited);
 
 #endif

@@ -15,7 +15,7 @@ static void send_away(void)
 	for (unsigned waited = 0; kit_stats().asleep == 0;) {
 		kit_pass_all();
 		OK(stalloc_step(0));
-		kit_pause(&waited, 1, "memory that leaves");
+		kit_wait(&waited, 1, "memory that leaves");
 	}
 }
 

@@ -13,12 +13,12 @@ static size_t size_of(int i) { return 100000u * (size_t)(i + 1) + 7; }
 
 static uint64_t rounded(size_t n) { return (n + 511) / 512 * 512; }
 
-static void ask(void **blocks)
+static void request(void **blocks)
 {
 	for (int i = 0; i < N; i++) blocks[i] = kit_get(size_of(i), 0, mine);
 }
 
-static void give(void **blocks)
+static void release(void **blocks)
 {
 	for (int i = 0; i < N; i++)
 		if (blocks[i]) stalloc_free(blocks[i], 0, 0, mine);
@@ -30,11 +30,11 @@ static void learn(void **blocks)
 	unsigned waited = 0;
 	for (int step = 0;; step++) {
 		uint64_t hits = kit_stats().hits;
-		ask(blocks);
+		request(blocks);
 		if (kit_stats().hits == hits + N) return;
-		give(blocks);
+		release(blocks);
 		OK(stalloc_step(0));
-		if (step > 20) kit_pause(&waited, 2, "a plan"); /* the planner has its own thread */
+		if (step > 20) kit_wait(&waited, 2, "a plan"); /* the planner has its own thread */
 	}
 }
 
@@ -84,18 +84,18 @@ static void freed_twice(void **blocks)
 	CHECK(s.active == before.active, "%llu bytes are active of %llu",
 	      (ull)s.active, (ull)before.active);
 	CHECK(!stalloc_base(p, NULL), "a freed slot has a base");
-	give(blocks);
+	release(blocks);
 	int pending = 0;
 	for (; kit_stats().active > kit_stats().allocated; pending++) {
 		CHECK(pending < 10000, "the block never comes free");
 		OK(stalloc_step(0));
-		ask(blocks);
+		request(blocks);
 		if (kit_stats().active > kit_stats().allocated)
 			for (int i = 0; i < N; i++)
 				CHECK(p >= (char *)blocks[i] + size_of(i) ||
 					      (char *)blocks[i] >= p + size_of(5),
 				      "handed out while another stream used it");
-		give(blocks);
+		release(blocks);
 	}
 	CHECK(pending > 3, "the other stream was done at once");
 }
@@ -118,7 +118,7 @@ static void many_arenas(void)
 		for (int i = 0; i < STREAMS; i++)
 			for (int j = 0; j < OF_STREAM; j++) stalloc_free(blocks[i][j], 0, 0, NULL);
 		CHECK(stalloc_step(0) == STALLOC_OK, "step %d: %s", step, stalloc_last_error());
-		if (step > 20) kit_pause(&waited, 2, "a plan for all streams");
+		if (step > 20) kit_wait(&waited, 2, "a plan for all streams");
 	}
 }
 
@@ -129,7 +129,7 @@ int main(void)
 	kit_watchdog(120);
 	learn(blocks);
 	bases(blocks);
-	give(blocks);
+	release(blocks);
 	stalloc_step(0);
 	learn(blocks);
 	kit_progress();

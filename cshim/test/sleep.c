@@ -43,17 +43,17 @@ static void program(void)
 }
 
 /* What is mapped, as it is told, which is piece by piece and each once. */
-static struct piece {
+static struct mapping {
 	char *at;
 	size_t size;
 	bool usable;
-} pieces[256];
-static size_t told;
+} mappings[256];
+static size_t mapping_count;
 
 static size_t usable(void)
 {
 	size_t sum = 0;
-	for (size_t i = 0; i < told; i++) sum += pieces[i].usable ? pieces[i].size : 0;
+	for (size_t i = 0; i < mapping_count; i++) sum += mappings[i].usable ? mappings[i].size : 0;
 	return sum;
 }
 
@@ -61,21 +61,21 @@ static void track(int device, void *at, size_t size, int change)
 {
 	char *from = at, *to = from + size;
 	CHECK(device == 0 && size > 0, "%zu bytes of device %d", size, device);
-	for (size_t i = 0; i < told; i++) {
-		struct piece *p = &pieces[i];
+	for (size_t i = 0; i < mapping_count; i++) {
+		struct mapping *p = &mappings[i];
 		if (p->at + p->size <= from || p->at >= to) continue;
 		CHECK(change != STALLOC_MAPPED && p->at >= from && p->at + p->size <= to,
 		      "it is mapped already, or only partly meant");
 		if (change == STALLOC_UNMAPPED) {
 			if (p->usable) (void)*(volatile char *)p->at; /* it is still there */
-			pieces[i--] = pieces[--told];
+			mappings[i--] = mappings[--mapping_count];
 		} else {
 			p->usable = true;
 		}
 	}
 	if (change != STALLOC_MAPPED) return;
-	CHECK(told < sizeof pieces / sizeof *pieces, "too many");
-	pieces[told++] = (struct piece){at, size, false};
+	CHECK(mapping_count < sizeof mappings / sizeof *mappings, "too many");
+	mappings[mapping_count++] = (struct mapping){at, size, false};
 }
 
 static void sleep_all(void)
@@ -96,7 +96,7 @@ static void all_sleep(void)
 		CHECK(usable() >= before, "%zu can be used, as it is told, and %llu are held",
 		      usable(), (ull)before);
 		sleep_all();
-		CHECK(told == 0, "%zu pieces are mapped that sleep", told);
+		CHECK(mapping_count == 0, "%zu pieces are mapped that sleep", mapping_count);
 		CHECK(!stalloc_malloc(700, 0, stream), "a request was served of what sleeps");
 		SAYS(true, "sleeps: resume it");
 		OK(stalloc_step(0));

@@ -135,7 +135,7 @@ void reaper_stop(struct reaper *r)
 	pthread_join(r->thread, NULL);
 }
 
-static bool now_and_then(struct player *p, unsigned permille)
+static bool chance(struct player *p, unsigned permille)
 {
 	return permille != 0 && kit_below(&p->random, 1000) < permille;
 }
@@ -150,7 +150,7 @@ static struct block request(struct player *p, size_t size)
 	}
 	CHECK((uintptr_t)b.at % 512 == 0, "%p is not aligned to 512", b.at);
 	kit_fill(b.at, size, b.tag);
-	if (now_and_then(p, p->habits.shared)) stalloc_record_stream(b.at, p->other);
+	if (chance(p, p->rates.shared)) stalloc_record_stream(b.at, p->other);
 	kit_progress();
 	return b;
 }
@@ -158,14 +158,14 @@ static struct block request(struct player *p, size_t size)
 static void give_back(struct player *p, struct block b)
 {
 	if (!b.at) return;
-	if (p->reaper_count > 0 && now_and_then(p, p->habits.cross))
+	if (p->reaper_count > 0 && chance(p, p->rates.cross))
 		reaper_post(&p->reapers[kit_below(&p->random, (uint64_t)p->reaper_count)], b,
-			    p->habits.wait);
+			    p->rates.wait);
 	else
 		block_free(&b);
 }
 
-static void be_late(struct player *p, struct block b)
+static void free_later(struct player *p, struct block b)
 {
 	if (!b.at) return;
 	if (p->late_count == 64) {
@@ -180,15 +180,15 @@ static void be_late(struct player *p, struct block b)
 static void perform(struct player *p, int op)
 {
 	if (op >= 0) {
-		if (now_and_then(p, p->habits.noise)) return; /* left out */
+		if (chance(p, p->rates.noise)) return; /* left out */
 		p->live[op] = request(p, p->program->sizes[op]);
-		if (now_and_then(p, p->habits.noise)) be_late(p, request(p, some_size(&p->random)));
+		if (chance(p, p->rates.noise)) free_later(p, request(p, some_size(&p->random)));
 		return;
 	}
 	struct block b = p->live[~op];
 	p->live[~op] = (struct block){0};
-	if (b.at && now_and_then(p, p->habits.noise))
-		be_late(p, b);
+	if (b.at && chance(p, p->rates.noise))
+		free_later(p, b);
 	else
 		give_back(p, b);
 	if (p->late_count > 0 && kit_below(&p->random, 4) == 0)

@@ -46,7 +46,7 @@ void reaper_post(struct reaper *r, struct block b, bool wait);
 void reaper_stop(struct reaper *r);
 
 /* Permille of the events at which something happens. */
-struct habits {
+struct rates {
 	unsigned noise;  /* a request is left out or inserted, a free is late */
 	unsigned cross;  /* another thread frees the block */
 	unsigned shared; /* another stream uses the block */
@@ -56,7 +56,7 @@ struct habits {
 /* One thread's part on one stream. */
 struct player {
 	struct program *program;
-	struct habits habits;
+	struct rates rates;
 	void *stream, *other;
 	struct reaper *reapers;
 	int reaper_count;

@@ -1,5 +1,5 @@
 /* What else the interface has: memory given back, limits, statistics, plans in files,
- * nonsense, forks. Files lie in the campaign's scratch folder, never elsewhere. */
+ * invalid calls, forks. Files lie in the campaign's scratch folder, never elsewhere. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +13,13 @@ enum { FILES = 3 };
 
 const char *scratch_path(char *path, size_t n, int device, uint64_t number)
 {
-	const char *folder = getenv("ATTACK_SCRATCH");
-	CHECK(folder && strstr(folder, "/stalloc-attack-"), "no scratch folder");
+	const char *folder = getenv("CAMPAIGN_SCRATCH");
+	CHECK(folder && strstr(folder, "/stalloc-campaign-"), "no scratch folder");
 	snprintf(path, n, "%s/%d.%d.plan", folder, device, (int)(number % FILES));
 	return path;
 }
 
-static void ask(struct worker *w, int device)
+static void query(struct worker *w, int device)
 {
 	char text[4000];
 	struct stalloc_stats s;
@@ -34,7 +34,7 @@ static void ask(struct worker *w, int device)
 }
 
 /* Neither has an effect but an error. */
-static void nonsense(struct worker *w, int device)
+static void invalid_calls(struct worker *w, int device)
 {
 	static const size_t huge[] = {(size_t)1 << 40,	      (size_t)1 << 63, (size_t)-1,
 				      (size_t)-511,	      (size_t)-512,    (size_t)1 << 62,
@@ -51,7 +51,7 @@ static void nonsense(struct worker *w, int device)
 	stalloc_record_stream((void *)(uintptr_t)kit_random(&w->random), NULL);
 	stalloc_release_pool(device, kit_random(&w->random), 1);
 	stalloc_end_pool(device, kit_random(&w->random), 1);
-	if (!life.wrong) return;
+	if (!run.wrong_frees) return;
 	stalloc_free(on_stack, 0, device, NULL);
 	stalloc_free((void *)8, 0, 99, (void *)1);
 }
@@ -67,10 +67,10 @@ static void plan_file(struct worker *w, int device)
 		CHECK(*stalloc_last_error(), "no plan was loaded, and nothing said");
 }
 
-/* An earlier life's plan, at times damaged: it serves or is refused. */
-void plan_before(struct worker *w)
+/* An earlier run's plan, at times damaged: it serves or is refused. */
+void load_earlier_plan(struct worker *w)
 {
-	for (int device = 0; device < life.devices; device++) {
+	for (int device = 0; device < run.devices; device++) {
 		char path[256];
 		scratch_path(path, sizeof path, (int)kit_below(&w->random, DEVICES),
 			     kit_random(&w->random));
@@ -90,7 +90,7 @@ void plan_before(struct worker *w)
 }
 
 /* Only what is safe after a fork of a process with threads. */
-static void child(const struct piece *p)
+static void child(const struct tracked *p)
 {
 	struct stalloc_stats s;
 	char path[256];
@@ -113,39 +113,39 @@ static void child(const struct piece *p)
 	_exit(0);
 }
 
-static void split(struct worker *w, int device)
+static void fork_child(struct worker *w, int device)
 {
-	struct piece p;
+	struct tracked p;
 	int status;
-	if (!piece_get(w, &p, some_size(w), device, NULL)) return;
+	if (!tracked_malloc(w, &p, random_size(w), device, NULL)) return;
 	pid_t pid = fork();
 	CHECK(pid >= 0, "cannot fork");
 	if (pid == 0) child(&p);
 	CHECK(waitpid(pid, &status, 0) == pid, "lost a child");
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child ended with %#x",
 	      (unsigned)status);
-	piece_give(w, &p);
+	tracked_free(w, &p);
 	w->did.forks++;
 }
 
-void deed(struct worker *w)
+void other_call(struct worker *w)
 {
-	int device = (int)kit_below(&w->random, (uint64_t)life.devices);
+	int device = (int)kit_below(&w->random, (uint64_t)run.devices);
 	uint64_t dice = kit_below(&w->random, 100);
 	if (dice < 30)
-		ask(w, device);
+		query(w, device);
 	else if (dice < 45)
 		stalloc_empty_cache();
 	else if (dice < 60)
-		nonsense(w, device);
+		invalid_calls(w, device);
 	else if (dice < 75)
 		plan_file(w, device);
-	else if (dice < 90 && life.limits)
+	else if (dice < 90 && run.limits)
 		stalloc_set_memory_fraction(0.2 + (double)kit_below(&w->random, 900) / 1000,
 					    device);
-	else if (dice < 93 && life.forks)
-		split(w, device);
+	else if (dice < 93 && run.forks)
+		fork_child(w, device);
 	else
-		CHECK(stalloc_step(life.noisy ? -1 : device) == STALLOC_OK || life.mishaps, "%s",
+		CHECK(stalloc_step(run.noisy ? -1 : device) == STALLOC_OK || run.faults, "%s",
 		      stalloc_last_error());
 }

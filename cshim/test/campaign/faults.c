@@ -1,4 +1,4 @@
-/* What befalls a process: driver calls that fail, once or until they are mended, signals
+/* Fault injection: driver calls fail, once or for a while. And perturbed scheduling: signals
  * whose handlers take their time wherever a thread is, threads of the lowest priority, and
  * others that take the processors away. Signal stacks are as small as crash reporters make
  * them. */
@@ -25,17 +25,17 @@ static const char *const functions[] = {
 	"*"};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
-static _Atomic bool mended;
-static pthread_t pest, failing, hogs[HOGS];
-static struct worker *victims;
-static int victim_count;
+static _Atomic bool faults_over;
+static pthread_t signaller, injector, hogs[HOGS];
+static struct worker *targets;
+static int target_count;
 static _Atomic uint64_t signals, failures;
 
-static void *fail(void *seed)
+static void *inject(void *seed)
 {
 	static const int codes[] = {2, 2, 999, 1, 700, 201};
 	uint64_t random = (uintptr_t)seed;
-	while (!atomic_load(&mended)) {
+	while (!atomic_load(&faults_over)) {
 		char rules[200], nth[24] = "*";
 		const char *f = functions[kit_below(&random, FUNCTIONS)],
 			   *g = functions[kit_below(&random, FUNCTIONS)];
@@ -55,20 +55,20 @@ static void *fail(void *seed)
 	return NULL;
 }
 
-void mishaps_start(void)
+void faults_start(void)
 {
-	if (life.mishaps) failing = kit_thread(fail, (void *)(uintptr_t)(life.seed + 7));
+	if (run.faults) injector = kit_thread(inject, (void *)(uintptr_t)(run.seed + 7));
 }
 
-void mishaps_end(struct worker *w)
+void faults_end(struct worker *w)
 {
-	if (!life.mishaps) return;
-	atomic_store(&mended, true);
-	pthread_join(failing, NULL);
-	w->did.mishaps += atomic_load(&failures);
+	if (!run.faults) return;
+	atomic_store(&faults_over, true);
+	pthread_join(injector, NULL);
+	w->did.faults += atomic_load(&failures);
 }
 
-/* Any long stop: up to 16 ms, mostly short. */
+/* A stall of a thread: up to 16 ms, mostly short. */
 static void stall(int signal)
 {
 	(void)signal;
@@ -77,11 +77,11 @@ static void stall(int signal)
 	nanosleep(&t, NULL);
 }
 
-static void *pester(void *seed)
+static void *send_signals(void *seed)
 {
 	uint64_t random = (uintptr_t)seed;
 	while (!atomic_load(&over)) {
-		pthread_kill(victims[kit_below(&random, (uint64_t)victim_count)].thread, SIGUSR1);
+		pthread_kill(targets[kit_below(&random, (uint64_t)target_count)].thread, SIGUSR1);
 		kit_sleep_ms(1 + (unsigned)kit_below(&random, 4));
 	}
 	return NULL;
@@ -99,44 +99,44 @@ static void *hog(void *unused)
 	return NULL;
 }
 
-void rough_start(struct worker *workers, int n)
+void perturb_start(struct worker *workers, int n)
 {
 	struct sigaction action = {.sa_handler = stall, .sa_flags = SA_ONSTACK | SA_RESTART};
-	if (!life.rough) return;
-	victims = workers;
-	victim_count = n;
+	if (!run.perturbed) return;
+	targets = workers;
+	target_count = n;
 	sigaction(SIGUSR1, &action, NULL);
-	pest = kit_thread(pester, (void *)(uintptr_t)(life.seed + 9));
+	signaller = kit_thread(send_signals, (void *)(uintptr_t)(run.seed + 9));
 	for (int i = 0; i < HOGS; i++) hogs[i] = kit_thread(hog, NULL);
 }
 
 /* One thread runs only where nobody else wants to, another seldom. */
-void rough_thread(struct worker *w)
+void perturb_thread(struct worker *w)
 {
 	struct sched_param none = {0};
 	stack_t s = {.ss_size = STACK, .ss_sp = malloc(STACK)};
-	if (!life.rough) {
+	if (!run.perturbed) {
 		free(s.ss_sp);
 		return;
 	}
 	CHECK(s.ss_sp && sigaltstack(&s, NULL) == 0, "no signal stack");
-	if (w->id == life.threads)
+	if (w->id == run.threads)
 		CHECK(sched_setscheduler(0, SCHED_IDLE, &none) == 0, "no low priority");
-	if (w->id == life.threads - 1)
+	if (w->id == run.threads - 1)
 		CHECK(setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10) == 0,
 		      "no low priority");
 }
 
-void rough_thread_ends(void)
+void perturb_thread_ends(void)
 {
 	stack_t s = {.ss_flags = SS_DISABLE}, old;
-	if (life.rough && sigaltstack(&s, &old) == 0) free(old.ss_sp);
+	if (run.perturbed && sigaltstack(&s, &old) == 0) free(old.ss_sp);
 }
 
-void rough_end(struct worker *w)
+void perturb_end(struct worker *w)
 {
-	if (!life.rough) return;
-	pthread_join(pest, NULL);
+	if (!run.perturbed) return;
+	pthread_join(signaller, NULL);
 	for (int i = 0; i < HOGS; i++) pthread_join(hogs[i], NULL);
 	w->did.signals += atomic_load(&signals);
 }

@@ -1,13 +1,13 @@
 /* Private pools and captures into graphs. What is freed in a pool that graphs use nobody else may
  * have before the pool is released, and what a captured stream uses nobody before the capture is
- * over: such pieces keep their claims for as long. */
+ * over: such blocks keep their claims for as long. */
 #include <stdio.h>
 
 #include "run.h"
 
-enum { PIECES = 24, KEPT = 6, REUSED = 4 };
+enum { BLOCKS = 24, KEPT = 6, REUSED = 4 };
 
-/* Pools that keep their memory until the life ends. */
+/* Pools that keep their memory until the run ends. */
 static _Atomic uint64_t kept[DEVICES][KEPT], pools = REUSED;
 
 /* An id is the worker's own, and at times one that was released before. */
@@ -23,41 +23,41 @@ static uint64_t begin(struct worker *w, int device, void *stream, bool all)
 	return id;
 }
 
-/* Fills and thins the pieces as a layer does. */
-static void churn(struct worker *w, struct piece *p, int device, void *stream)
+/* Requests and frees as a layer does. */
+static void churn(struct worker *w, struct tracked *p, int device, void *stream)
 {
-	for (int i = 0; i < 2 * PIECES; i++) {
-		struct piece *one = &p[kit_below(&w->random, PIECES)];
+	for (int i = 0; i < 2 * BLOCKS; i++) {
+		struct tracked *one = &p[kit_below(&w->random, BLOCKS)];
 		if (one->at)
-			piece_give(w, one);
+			tracked_free(w, one);
 		else
-			piece_get(w, one, some_size(w) / 2 + 1, device, stream);
+			tracked_malloc(w, one, random_size(w) / 2 + 1, device, stream);
 	}
 }
 
-/* A piece that was freed lies where it was, as a checkpoint wants it. */
-static void restore(struct worker *w, struct piece *p, uint64_t id)
+/* A block that was freed lies where it was, as a checkpoint wants it. */
+static void restore(struct worker *w, struct tracked *p, uint64_t id)
 {
 	const uint64_t pool[] = {id, 7};
-	piece_check(p);
-	if (!stalloc_serves_pools(p->device)) return piece_over(p);
+	tracked_check(p);
+	if (!stalloc_serves_pools(p->device)) return tracked_unclaim(p);
 	int result = stalloc_malloc_at(p->at, p->size, p->device, p->stream, pool);
 	OK(result);
 	w->served[p->device]++;
-	piece_wake(p, false);
-	piece_give(w, p);
+	tracked_resumed(p, false);
+	tracked_free(w, p);
 }
 
 void graph_pool(struct worker *w)
 {
-	struct piece p[PIECES] = {{0}};
-	int device = (int)kit_below(&w->random, (uint64_t)life.devices);
-	void *stream = road_new(w, device);
+	struct tracked p[BLOCKS] = {{0}};
+	int device = (int)kit_below(&w->random, (uint64_t)run.devices);
+	void *stream = stream_create(w, device);
 	if (!stream) return;
-	bool all = life.open_pools && kit_below(&w->random, 2), early = kit_below(&w->random, 2);
+	bool all = run.open_pools && kit_below(&w->random, 2), early = kit_below(&w->random, 2);
 	uint64_t id = begin(w, device, stream, all);
 	bool keep = kit_below(&w->random, 8) == 0 && id >> 8 >= REUSED;
-	bool mine = life.sound && !life.open_pools && !keep && !early;
+	bool mine = run.no_fallback && !run.open_pools && !keep && !early;
 	if (mine) stalloc_capture_pool(device, id, 7);
 	churn(w, p, device, stream);
 	stalloc_end_pool(device, id, 7);
@@ -68,14 +68,14 @@ void graph_pool(struct worker *w)
 	} else if (early) {
 		stalloc_release_pool(device, id, 7);
 	}
-	for (int i = 0; i < PIECES; i++)
-		if (p[i].at) mine ? piece_give_kept(w, &p[i]) : piece_give(w, &p[i]);
+	for (int i = 0; i < BLOCKS; i++)
+		if (p[i].at) mine ? tracked_free_claimed(w, &p[i]) : tracked_free(w, &p[i]);
 	if (mine) {
 		stalloc_empty_pool(device, id, 7); /* which leaves what graphs use */
-		for (int i = 0; i < PIECES; i++) /* a replay */
-			if (p[i].at) piece_wake(&p[i], false);
+		for (int i = 0; i < BLOCKS; i++) /* a replay */
+			if (p[i].at) tracked_resumed(&p[i], false);
 		steps_play(w); /* which is outside of the pool */
-		for (int i = 0; i < PIECES; i++)
+		for (int i = 0; i < BLOCKS; i++)
 			if (p[i].at) restore(w, &p[i], id);
 	}
 	if (!early && !keep) stalloc_release_pool(device, id, 7);
@@ -84,29 +84,31 @@ void graph_pool(struct worker *w)
 
 void graph_capture(struct worker *w)
 {
-	struct piece p[PIECES] = {{0}}, used[PIECES] = {{0}};
-	int device = (int)kit_below(&w->random, (uint64_t)life.devices),
-	    road = road_enter(w, device, 0);
-	void *stream = road_new(w, device);
-	for (int i = 0; stream && i < PIECES; i++)
-		if (piece_get(w, &used[i], some_size(w), device, road_stream(road)))
+	struct tracked p[BLOCKS] = {{0}}, used[BLOCKS] = {{0}};
+	int device = (int)kit_below(&w->random, (uint64_t)run.devices),
+	    slot = slot_acquire(w, device, 0);
+	void *stream = stream_create(w, device);
+	for (int i = 0; stream && i < BLOCKS; i++)
+		if (tracked_malloc(w, &used[i], random_size(w), device, slot_stream(slot)))
 			stalloc_record_stream(used[i].at, stream);
-	road_leave(road);
+	slot_release(slot);
 	if (!stream) return;
 	uint64_t id = begin(w, device, stream, false);
 	CHECK(fake(capture_begin)(stream) == 0, "no capture");
 	churn(w, p, device, stream);
-	for (int i = 0; i < PIECES; i++)
-		if (used[i].at) life.sound ? piece_give_kept(w, &used[i]) : piece_give(w, &used[i]);
+	for (int i = 0; i < BLOCKS; i++)
+		if (used[i].at)
+			run.no_fallback ? tracked_free_claimed(w, &used[i])
+					: tracked_free(w, &used[i]);
 	if (kit_below(&w->random, 2)) steps_play(w);
 	churn(w, p, device, stream);
-	for (int i = 0; i < PIECES; i++)
-		if (used[i].at) piece_over(&used[i]);
+	for (int i = 0; i < BLOCKS; i++)
+		if (used[i].at) tracked_unclaim(&used[i]);
 	int state = fake(capture_end)(stream);
-	CHECK(state == 1 || life.mishaps, "a capture was invalidated");
+	CHECK(state == 1 || run.faults, "a capture was invalidated");
 	stalloc_end_pool(device, id, 7);
 	churn(w, p, device, stream);
-	for (int i = 0; i < PIECES; i++) piece_give(w, &p[i]);
+	for (int i = 0; i < BLOCKS; i++) tracked_free(w, &p[i]);
 	stalloc_release_pool(device, id, 7);
 	kit_stream_end(stream);
 	w->did.captures++;

@@ -1,6 +1,6 @@
-/* What a life leaves: nothing. While blocks are alive the statistics agree with what
+/* A run leaves nothing. While blocks are alive the statistics agree with what
  * the threads know; when all are freed, all pools released and all streams destroyed, the
- * driver has everything back, and nearly all of the device can be had in one piece. */
+ * driver has everything back, and nearly all of the device can be had in one block. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,16 +9,17 @@
 enum { GOROUTINES = 40, MOST_THREADS = 40, MOST_EVENTS = 4000 };
 
 /* The threads are gone, their blocks are not. */
-static void agrees(int device, const struct worker *workers, struct worker *w)
+static void stats_agree(int device, const struct worker *workers, struct worker *w)
 {
-	uint64_t bytes, asked, n = cells_live(device, &bytes, &asked), served = w->served[device];
-	n += naps_live(device, &bytes, &asked);
-	for (int i = 0; i < life.threads; i++) served += workers[i].served[device];
+	uint64_t bytes, requested, served = w->served[device];
+	uint64_t n = shared_live(device, &bytes, &requested);
+	n += regions_live(device, &bytes, &requested);
+	for (int i = 0; i < run.threads; i++) served += workers[i].served[device];
 	struct stalloc_stats s = kit_stats_of(device);
-	CHECK(s.blocks == n && s.allocated == bytes && s.requested == asked,
-	      "device %d has %llu bytes in %llu blocks, %llu asked for; the statistics say %llu in "
-	      "%llu, %llu", device, (ull)bytes, (ull)n, (ull)asked, (ull)s.allocated, (ull)s.blocks,
-	      (ull)s.requested);
+	CHECK(s.blocks == n && s.allocated == bytes && s.requested == requested,
+	      "device %d has %llu bytes in %llu blocks, %llu requested; the statistics say %llu in "
+	      "%llu, %llu", device, (ull)bytes, (ull)n, (ull)requested, (ull)s.allocated,
+	      (ull)s.blocks, (ull)s.requested);
 	CHECK(s.requests == served && s.allocated_total - s.freed_total == s.allocated,
 	      "device %d served %llu requests, the statistics say %llu", device,
 	      (ull)served, (ull)s.requests);
@@ -32,9 +33,9 @@ static void agrees(int device, const struct worker *workers, struct worker *w)
 	w->did.plain += s.fallback;
 }
 
-static void nothing_left(void)
+static void no_leaks(void)
 {
-	for (int i = 0; i < life.devices; i++) {
+	for (int i = 0; i < run.devices; i++) {
 		struct stalloc_stats s = kit_stats_of(i);
 		CHECK(s.blocks == 0 && s.allocated == 0 && s.requested == 0 && s.active == 0,
 		      "device %d: all is freed, %llu bytes in %llu blocks stay, %llu active", i,
@@ -57,19 +58,19 @@ static void nothing_left(void)
 }
 
 /* A device that is empty gives what it has. */
-static void all_can_be_had(void)
+static void all_allocatable(void)
 {
-	size_t quarter = life.capacity / 4, spare = quarter < 32 << 20 ? quarter : 32 << 20;
-	for (int i = 0; i < life.devices; i++) {
+	size_t quarter = run.capacity / 4, spare = quarter < 32 << 20 ? quarter : 32 << 20;
+	for (int i = 0; i < run.devices; i++) {
 		void *all = stalloc_malloc(
-			(life.limits ? life.capacity / 2 : life.capacity) - spare, i, NULL);
+			(run.limits ? run.capacity / 2 : run.capacity) - spare, i, NULL);
 		CHECK(all, "device %d is empty: %s", i, stalloc_last_error());
 		stalloc_free(all, 0, i, NULL);
 		kit_progress();
 	}
 }
 
-/* What does not grow with the life: an engine and plain blocks keep a context each. */
+/* What does not grow with the run: an engine and plain blocks keep a context each. */
 static void bounded(void)
 {
 	int (*goroutines)(void), threads = kit_threads();
@@ -77,12 +78,12 @@ static void bounded(void)
 	     contexts = fake(live)("contexts");
 	printf("left: %d threads, %ld events, %ld reservations, %ld contexts, %zu MiB\n", threads,
 	       events, reserved, contexts, kit_resident() >> 20);
-	CHECK(threads <= MOST_THREADS && events <= MOST_EVENTS * life.devices,
+	CHECK(threads <= MOST_THREADS && events <= MOST_EVENTS * run.devices,
 	      "%d threads and %ld events at the end", threads, events);
-	CHECK(life.mishaps || (reserved <= life.devices && contexts <= 3 * life.devices),
+	CHECK(run.faults || (reserved <= run.devices && contexts <= 3 * run.devices),
 	      "%ld reservations and %ld contexts of %d devices at the end", reserved, contexts,
-	      life.devices);
-	if (!life.engine) return;
+	      run.devices);
+	if (!run.engine) return;
 	*(void **)&goroutines = kit_symbol("engine", "stalloc_engine_goroutines");
 	CHECK(goroutines() <= GOROUTINES, "%d goroutines at the end", goroutines());
 }
@@ -94,23 +95,23 @@ static void settle(void)
 	kit_progress();
 }
 
-void balance(struct worker *workers, struct worker *w)
+void leak_check(struct worker *workers, struct worker *w)
 {
 	/* A free may wait on another device than its block's, if that was named. */
-	for (int i = 0; i < life.devices; i++) kit_stats_of(i);
-	for (int i = 0; i < life.devices; i++) {
-		agrees(i, workers, w);
-		if (life.limits) stalloc_set_memory_fraction(1, i);
+	for (int i = 0; i < run.devices; i++) kit_stats_of(i);
+	for (int i = 0; i < run.devices; i++) {
+		stats_agree(i, workers, w);
+		if (run.limits) stalloc_set_memory_fraction(1, i);
 	}
-	cells_clear(w);
-	naps_clear(w);
+	shared_clear(w);
+	regions_clear(w);
 	graphs_close();
-	roads_close();
+	slots_close();
 	settle();
-	if (life.ends_closed) OK(stalloc_close(-1));
-	nothing_left();
-	all_can_be_had();
+	if (run.ends_closed) OK(stalloc_close(-1));
+	no_leaks();
+	all_allocatable();
 	settle();
-	nothing_left();
+	no_leaks();
 	bounded();
 }

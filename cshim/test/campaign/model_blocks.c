@@ -5,19 +5,6 @@
 
 #include "model.h"
 
-void stays_open(void)
-{
-	for (int d = 0; d < life.devices; d++)
-		for (int l = 1; l < LANES; l++) {
-			CHECK((night.lanes[d][l] = road_new(night.w, d)), "no stream");
-			if (l < LASTING) stalloc_lasting_stream(d, night.lanes[d][l]);
-		}
-	for (int r = 1; r < REGIONS; r++) { /* its name is known from now on */
-		OK(region_begin(r));
-		region_end(r);
-	}
-}
-
 const char *tag_of(int region)
 {
 	static const char *const tags[REGIONS] = {NULL, "weights", "cache", "rest"};
@@ -34,73 +21,76 @@ void region_end(int region)
 	if (region) OK(stalloc_end_region());
 }
 
+void regions_open(void)
+{
+	for (int r = 1; r < REGIONS; r++) { /* its name is known from now on */
+		OK(region_begin(r));
+		region_end(r);
+	}
+}
+
 /* The kernels. */
 static void write_it(void *at, size_t size, unsigned long tag)
 {
-	piece_few(&(struct piece){.at = at, .size = size, .tag = tag}, true);
+	tracked_words(&(struct tracked){.at = at, .size = size, .tag = tag}, true);
 }
 
 static void read_it(void *at, size_t size, unsigned long tag)
 {
-	piece_check(&(struct piece){.at = at, .size = size, .tag = tag});
+	tracked_check(&(struct tracked){.at = at, .size = size, .tag = tag});
 }
 
-static void work(const struct piece *p, int lane, fakecuda_kernel kernel)
+static void work(const struct tracked *p, int n, fakecuda_kernel kernel)
 {
-	void *stream = night.lanes[p->device][lane];
+	void *stream = model.streams[p->device][n];
 	CHECK(fake(launch)(stream, p->device, kernel, p->at, p->size, p->tag) == 0, "no stream");
 }
 
-void work_write(const struct piece *p, int lane)
+void work_write(const struct tracked *p, int n)
 {
-	work(p, lane, write_it);
+	work(p, n, write_it);
 }
 
-void work_read(const struct piece *p, int lane)
+void work_read(const struct tracked *p, int n)
 {
-	work(p, lane, read_it);
+	work(p, n, read_it);
 }
 
-void pass_some(void)
+bool block_awake(const struct block *b)
 {
-	fake(pass)(kit_random(&night.w->random), 1 + (long)below(8));
+	int device = b->p.device, r = b->region;
+	return b->plain || b->shared || (!model.asleep[device][r] && !model.lent[device][r]);
 }
 
-bool stay_awake(const struct stay *s)
+/* Whether a stream's work may use the region, but for that of other streams' freed blocks. */
+static bool stream_uses(int device, int region, int n)
 {
-	int device = s->p.device, r = s->region;
-	return s->plain || s->shared || (!night.asleep[device][r] && !night.lent[device][r]);
-}
-
-/* Whether the work of a lane may use the region, but for that of other lanes' freed blocks. */
-static bool lane_uses(int device, int region, int lane)
-{
-	bool uses = night.own[device][region][lane];
-	for (int i = 0; i < STAYS; i++) {
-		const struct stay *s = &night.stays[i];
-		uses |= s->p.at && s->p.device == device && s->region == region &&
-			s->used_on == lane + 1;
+	bool uses = model.own[device][region][n];
+	for (int i = 0; i < BLOCKS; i++) {
+		const struct block *b = &model.blocks[i];
+		uses |= b->p.at && b->p.device == device && b->region == region &&
+			b->used_on == n + 1;
 	}
 	return uses;
 }
 
-void stays_touch(int device, int region, void *stream, bool ends)
+void region_read(int device, int region, void *stream, bool ends)
 {
-	for (int l = 0; l < LANES; l++)
-		if (night.lanes[device][l] != stream && (ends || lane_uses(device, region, l)))
-			fake(pass_stream)(night.lanes[device][l]);
-	for (int i = 0; i < STAYS; i++) {
-		const struct stay *s = &night.stays[i];
-		if (!s->p.at || s->p.device != device || s->region != region || s->plain ||
-		    s->lost || !stay_awake(s))
+	for (int n = 0; n < STREAMS; n++)
+		if (model.streams[device][n] != stream && (ends || stream_uses(device, region, n)))
+			fake(pass_stream)(model.streams[device][n]);
+	for (int i = 0; i < BLOCKS; i++) {
+		const struct block *b = &model.blocks[i];
+		if (!b->p.at || b->p.device != device || b->region != region || b->plain ||
+		    b->lost || !block_awake(b))
 			continue;
-		CHECK(fake(launch)(stream, device, read_it, s->p.at, s->p.size, s->p.tag) == 0,
+		CHECK(fake(launch)(stream, device, read_it, b->p.at, b->p.size, b->p.tag) == 0,
 		      "no stream");
 	}
 	if (ends) fake(pass_stream)(stream);
 }
 
-size_t stay_size(void)
+size_t request_size(void)
 {
 	static const size_t most[] = {4000, 60000, 400000, 3 << 20, 7 << 20, 14 << 20};
 	return 513 + below(most[below(chance(6) ? 6 : 4)]);
@@ -108,135 +98,115 @@ size_t stay_size(void)
 
 static bool others_in(int device, int region, const void *but)
 {
-	for (int i = 0; i < STAYS; i++) {
-		const struct stay *s = &night.stays[i];
-		if (s->p.at && !s->plain && s->p.device == device && s->region == region &&
-		    s->p.at != but)
+	for (int i = 0; i < BLOCKS; i++) {
+		const struct block *b = &model.blocks[i];
+		if (b->p.at && !b->plain && b->p.device == device && b->region == region &&
+		    b->p.at != but)
 			return true;
 	}
 	return false;
 }
 
-bool stays_in(int device, int region)
+bool region_has_blocks(int device, int region)
 {
 	return others_in(device, region, NULL);
 }
 
 enum answer answer_of(void *at, int device, int region)
 {
-	const char *why = stalloc_last_error();
-	if (at) night.w->served[device]++;
-	if (at && night.lent[device][region] && !night.closed[device]) {
+	const char *error = stalloc_last_error();
+	if (at) model.w->served[device]++;
+	if (at && model.lent[device][region] && !model.closed[device]) {
 		CHECK(!others_in(device, region, at), "region %d of device %d has lent its memory",
 		      region, device);
-		night.lent[device][region] = false; /* it had none left */
+		model.lent[device][region] = false; /* it had none left */
 	}
 	if (at) return IS_AWAKE;
-	night.w->did.refused++;
-	if (strstr(why, "sleeps")) return IS_ASLEEP;
-	if (strstr(why, "not in use")) {
-		CHECK(night.lent[device][region], "region %d of device %d: %s", region, device,
-		      why);
+	model.w->did.refused++;
+	if (strstr(error, "sleeps")) return IS_ASLEEP;
+	if (strstr(error, "not in use")) {
+		CHECK(model.lent[device][region], "region %d of device %d: %s", region, device,
+		      error);
 		return IS_AWAKE;
 	}
-	CHECK(strstr(why, "out of memory") || night.fails, "a request on device %d, region %d: %s",
-	      device, region, why);
+	CHECK(strstr(error, "out of memory") || model.fails,
+	      "a request on device %d, region %d: %s", device, region, error);
 	return IS_FULL;
 }
 
-void stay_get(struct stay *s)
+void model_malloc(struct block *b)
 {
-	int device = (int)below((uint64_t)life.devices), lane = (int)below(LANES);
-	stay_get_in(s, device, (int)below(REGIONS), lane);
+	int device = (int)below((uint64_t)run.devices), n = (int)below(STREAMS);
+	model_malloc_in(b, device, (int)below(REGIONS), n);
 }
 
-void stay_get_in(struct stay *s, int device, int region, int lane)
+void model_malloc_in(struct block *b, int device, int region, int n)
 {
-	struct worker *w = night.w;
-	s->p.at = NULL;
-	*s = (struct stay){.region = region, .lane = lane, .plain = night.closed[device]};
-	s->p = (struct piece){
-		.size = stay_size(), .device = device, .stream = night.lanes[device][lane]};
-	s->p.tag = ++w->sequence * 64 + 1; /* so few words tell */
-	OK(region_begin(s->region));
-	s->p.at = stalloc_malloc(s->p.size, device, s->p.stream);
-	enum answer is = answer_of(s->p.at, device, s->region);
-	region_end(s->region);
-	if (is != IS_FULL && !s->plain) dream_is(device, s->region, is == IS_ASLEEP, "a request");
-	TELL("get %p, %zu bytes, device %d, region %d, lane %d, tag %#llx", s->p.at, s->p.size,
-	     device, s->region, lane, (ull)s->p.tag);
-	if (!s->p.at) return;
-	piece_claim(&s->p, true);
-	night.own[device][s->region][lane] = night.written[device][s->region] = true;
-	work_write(&s->p, lane);
+	struct worker *w = model.w;
+	b->p.at = NULL;
+	*b = (struct block){.region = region, .stream_no = n, .plain = model.closed[device]};
+	b->p = (struct tracked){
+		.size = request_size(), .device = device, .stream = model.streams[device][n]};
+	b->p.tag = ++w->sequence * 64 + 1; /* not all words are checked */
+	OK(region_begin(b->region));
+	b->p.at = stalloc_malloc(b->p.size, device, b->p.stream);
+	enum answer is = answer_of(b->p.at, device, b->region);
+	region_end(b->region);
+	if (is != IS_FULL && !b->plain) region_is(device, b->region, is == IS_ASLEEP, "a request");
+	LOG("malloc %p, %zu bytes, device %d, region %d, stream %d, tag %#llx", b->p.at, b->p.size,
+	    device, b->region, n, (ull)b->p.tag);
+	if (!b->p.at) return;
+	tracked_claim(&b->p, true);
+	model.own[device][b->region][n] = model.written[device][b->region] = true;
+	work_write(&b->p, n);
 }
 
-void stay_use(struct stay *s)
+void model_record_stream(struct block *b)
 {
-	int lane = (int)below(LANES);
-	if (!stay_awake(s) || s->lost || s->used_on || lane == s->lane) return;
-	if (s->lane < 0)
+	int n = (int)below(STREAMS);
+	if (!block_awake(b) || b->lost || b->used_on || n == b->stream_no) return;
+	if (b->stream_no < 0)
 		kit_pass_all();
 	else /* as an event that is waited for */
-		fake(pass_stream)(night.lanes[s->p.device][s->lane]);
-	stalloc_record_stream(s->p.at, night.lanes[s->p.device][lane]);
-	s->used_on = lane + 1;
-	TELL("use %p on lane %d", s->p.at, lane);
-	work_read(&s->p, lane);
+		fake(pass_stream)(model.streams[b->p.device][b->stream_no]);
+	stalloc_record_stream(b->p.at, model.streams[b->p.device][n]);
+	b->used_on = n + 1;
+	LOG("record stream %d for %p", n, b->p.at);
+	work_read(&b->p, n);
 	if (chance(2)) return;
-	work_write(&s->p, lane); /* the same */
-	night.written[s->p.device][s->region] = true;
+	work_write(&b->p, n); /* the same */
+	model.written[b->p.device][b->region] = true;
 }
 
-void stay_give(struct stay *s)
+void model_free(struct block *b)
 {
-	if (!s->p.at) return;
-	TELL("give %p", s->p.at);
-	if (stay_awake(s) && !s->lost && s->lane >= 0) work_read(&s->p, s->lane);
-	if (s->shared) kit_pass_all(); /* its region may sleep, where no work is to be */
-	piece_claim(&s->p, false);
-	stalloc_free(s->p.at, s->p.size, s->p.device, s->p.stream);
-	s->p.at = NULL;
+	if (!b->p.at) return;
+	LOG("free %p", b->p.at);
+	if (block_awake(b) && !b->lost && b->stream_no >= 0) work_read(&b->p, b->stream_no);
+	if (b->shared) kit_pass_all(); /* its region may sleep, where no work is to be */
+	tracked_claim(&b->p, false);
+	stalloc_free(b->p.at, b->p.size, b->p.device, b->p.stream);
+	b->p.at = NULL;
 }
 
-void stays_look(void)
+void model_free_awake(void)
+{
+	for (int i = 0; i < BLOCKS; i++)
+		if (block_awake(&model.blocks[i])) model_free(&model.blocks[i]);
+	kit_pass_all();
+	stalloc_empty_cache();
+}
+
+void model_check(void)
 {
 	kit_pass_all();
-	for (int i = 0; i < STAYS; i++) {
-		struct stay *s = &night.stays[i];
-		if (!s->p.at || !stay_awake(s)) continue;
-		if (s->lost)
-			piece_few(&s->p, night.written[s->p.device][s->region] = true);
+	for (int i = 0; i < BLOCKS; i++) {
+		struct block *b = &model.blocks[i];
+		if (!b->p.at || !block_awake(b)) continue;
+		if (b->lost)
+			tracked_words(&b->p, model.written[b->p.device][b->region] = true);
 		else
-			piece_check(&s->p);
-		s->lost = false;
+			tracked_check(&b->p);
+		b->lost = false;
 	}
-}
-
-/* Destroys a stream that still has blocks; blocks used on it have to be freed before. */
-void lane_renew(void)
-{
-	int device = (int)below((uint64_t)life.devices);
-	int lane = LASTING + (int)below(LANES - LASTING);
-	for (int i = 0; i < STAYS; i++)
-		if (night.stays[i].p.at && night.stays[i].p.device == device &&
-		    night.stays[i].used_on == lane + 1)
-			return;
-	for (int i = 0; i < STAYS; i++) {
-		struct stay *s = &night.stays[i];
-		if (s->p.at && s->p.device == device && s->lane == lane) s->lane = -1;
-	}
-	for (int r = 1; r < REGIONS; r++) /* else nothing could come after its work there */
-		if (night.own[device][r][lane])
-			fake(pass_stream)(night.lanes[device][lane]);
-	TELL("renew device %d, lane %d", device, lane);
-	kit_stream_end(night.lanes[device][lane]);
-	CHECK((night.lanes[device][lane] = road_new(night.w, device)), "no stream");
-}
-
-void lanes_close(void)
-{
-	kit_pass_all();
-	for (int d = 0; d < life.devices; d++)
-		for (int l = 1; l < LANES; l++) kit_stream_end(night.lanes[d][l]);
 }

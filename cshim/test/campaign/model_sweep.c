@@ -7,52 +7,52 @@
 
 enum { MOST = 12, OTHERS = 6 };
 
-/* One after which others take memory. */
-static void step(struct dream x, const char *call, long nth, bool keep)
+/* A call that fails at the nth driver call; 0: at none. */
+static void faulty_call(struct sleep_call x, const char *call, long nth, bool keep)
 {
 	if (nth) snprintf(x.rule, sizeof x.rule, "%s:%ld:%d", call, nth, chance(2) ? 999 : 2);
 	x.fails = nth > 0;
-	dream_play(&x, keep);
-	stays_look();
+	sleep_call_play(&x, keep);
+	model_check();
 }
 
-static void others(void)
+static void more_blocks(void)
 {
 	for (int i = 0; i < OTHERS; i++) {
-		struct stay *s = &night.stays[below(STAYS)];
-		if (!s->p.at) stay_get(s);
+		struct block *b = &model.blocks[below(BLOCKS)];
+		if (!b->p.at) model_malloc(b);
 	}
 }
 
-/* True: it wakes. */
-static bool wakes(int device)
+/* Resumes all. */
+static bool resumes(int device)
 {
-	struct dream all = {.device = device};
-	dream_play(&all, false);
-	stays_look();
+	struct sleep_call all = {.device = device};
+	sleep_call_play(&all, false);
+	model_check();
 	return all.result == STALLOC_OK;
 }
 
-void sweep(void)
+void fault_sweep(void)
 {
-	int device = (int)below((uint64_t)life.devices);
+	int device = (int)below((uint64_t)run.devices);
 	const char *call = chance(3) ? "*" : chance(3) ? "cuMemMap" : "cuMemUnmap";
 	long failed = 0;
-	if (night.closed[device]) return;
+	if (model.closed[device]) return;
 	for (long nth = 1; nth <= MOST; nth += 1 + (call[0] == '*' ? (long)below(6) : 0)) {
-		struct dream part = {.device = device,
-				     .pauses = true,
-				     .mask = (unsigned)below(1 << REGIONS) & ~1u};
-		struct dream all = {.device = device, .pauses = true}, up = {.device = device};
-		if (!part.mask || !wakes(device)) continue;
-		others();
-		step(part, call, 0, true);
-		others();
+		struct sleep_call part = {.device = device,
+					  .pauses = true,
+					  .mask = (unsigned)below(1 << REGIONS) & ~1u};
+		struct sleep_call all = {.device = device, .pauses = true}, up = {.device = device};
+		if (!part.mask || !resumes(device)) continue;
+		more_blocks();
+		faulty_call(part, call, 0, true);
+		more_blocks();
 		long before = fake(count)(call);
-		step(all, call, nth, !chance(3));
+		faulty_call(all, call, nth, !chance(3));
 		bool called = fake(count)(call) - before >= nth;
-		others();
-		step(up, call, nth, true);
+		more_blocks();
+		faulty_call(up, call, nth, true);
 		if (!called && ++failed > 2) break; /* there are no more */
 	}
 }

@@ -1,5 +1,5 @@
-/* Exported blocks over sleep. Whoever imports keeps what a token's text has been mapped to, as the
- * adapter for PyTorch does: so a text that comes again has to name the same memory, to the byte. */
+/* Exported blocks over sleep. Whoever imports keeps what a token has been mapped to, as the adapter
+ * for PyTorch does: so a token that comes again has to name the same memory, to the byte. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,35 +32,35 @@ static struct token *token_of(const char *text, int device)
 	return t;
 }
 
-void token_take(void)
+void token_play(void)
 {
 	static char text[LENGTH];
 	size_t offset = 0;
-	struct stay *s = &night.stays[below(STAYS)];
-	if (!s->p.at || s->plain || s->lost || night.lent[s->p.device][s->region]) return;
-	long n = stalloc_export_block(s->p.at, &offset, text, sizeof text);
+	struct block *b = &model.blocks[below(BLOCKS)];
+	if (!b->p.at || b->plain || b->lost || model.lent[b->p.device][b->region]) return;
+	long n = stalloc_export_block(b->p.at, &offset, text, sizeof text);
 	if (n < 0) {
-		const char *why = stalloc_last_error();
-		CHECK(!stay_awake(s) || night.closed[s->p.device],
-		      "a block of device %d, region %d: %s", s->p.device, s->region, why);
+		const char *error = stalloc_last_error();
+		CHECK(!block_awake(b) || model.closed[b->p.device],
+		      "a block of device %d, region %d: %s", b->p.device, b->region, error);
 		return;
 	}
-	CHECK(stay_awake(s), "a block that sleeps was exported");
+	CHECK(block_awake(b), "a block that sleeps was exported");
 	if ((size_t)n >= sizeof text) return; /* of many handles */
-	s->shared = true;
-	TELL("export %p: %s, at %zu", s->p.at, text, offset);
+	b->shared = true;
+	LOG("export %p: %s, at %zu", b->p.at, text, offset);
 	kit_pass_all();
-	piece_check(&s->p);
-	struct token *t = token_of(text, s->p.device);
-	s->p.tag = ++night.w->sequence * 64 + 1;
-	piece_few(&s->p, night.written[s->p.device][s->region] = true);
-	struct piece there = s->p;
+	tracked_check(&b->p);
+	struct token *t = token_of(text, b->p.device);
+	b->p.tag = ++model.w->sequence * 64 + 1;
+	tracked_words(&b->p, model.written[b->p.device][b->region] = true);
+	struct tracked there = b->p;
 	there.at = t->at + offset;
-	CHECK(piece_few(&there, false) < 0,
+	CHECK(tracked_words(&there, false) < 0,
 	      "a block of device %d, region %d is other memory than its token was: \"%s\"",
-	      s->p.device, s->region, text);
-	night.w->did.exports++;
-	if (!chance(8)) stay_give(s); /* its memory sleeps with the others again */
+	      b->p.device, b->region, text);
+	model.w->did.exports++;
+	if (!chance(8)) model_free(b); /* its memory sleeps with the others again */
 }
 
 void tokens_close(void)

@@ -2,7 +2,7 @@
  *
  * A bit stands for each 512 bytes of the address space, set while they are somebody's: of
  * two blocks that overlap one finds it out when it is handed out. The pattern tells what
- * the addresses do not: one piece of memory at two of them, and bytes that get lost. It is
+ * the addresses do not: the same memory at two of them, and bytes that get lost. It is
  * a word at both ends and a few between, in every 64th block all of it. */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ enum { GRAIN = 512, ADDRESS_BITS = 47, FEW = 6, FULL = 64, STRIDE = 1 << 20 };
 
 static _Atomic uint64_t *claims;
 
-void pieces_open(void)
+void tracked_open(void)
 {
 	size_t bytes = ((size_t)1 << ADDRESS_BITS) / GRAIN / 8;
 	claims = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -22,7 +22,7 @@ void pieces_open(void)
 	CHECK(claims != MAP_FAILED, "no addresses for the claims");
 }
 
-void piece_claim(const struct piece *p, bool in)
+void tracked_claim(const struct tracked *p, bool in)
 {
 	uint64_t from = (uintptr_t)p->at / GRAIN,
 		 end = ((uintptr_t)p->at + p->size + GRAIN - 1) / GRAIN;
@@ -42,7 +42,7 @@ void piece_claim(const struct piece *p, bool in)
 	}
 }
 
-long piece_few(const struct piece *p, bool write)
+long tracked_words(const struct tracked *p, bool write)
 {
 	size_t last = (p->size - 8) & ~(size_t)7, step = (p->size / FEW + 8) & ~(size_t)7;
 	if (step > STRIDE) step = STRIDE;
@@ -57,104 +57,104 @@ long piece_few(const struct piece *p, bool write)
 	}
 }
 
-static bool fully(const struct piece *p) { return p->tag % FULL == 0 || p->size < 16; }
+static bool whole_pattern(const struct tracked *p) { return p->tag % FULL == 0 || p->size < 16; }
 
-void piece_check(const struct piece *p)
+void tracked_check(const struct tracked *p)
 {
-	long bad = fully(p) ? kit_damage(p->at, p->size, p->tag) : piece_few(p, false);
+	long bad = whole_pattern(p) ? kit_damage(p->at, p->size, p->tag) : tracked_words(p, false);
 	CHECK(bad < 0,
 	      "block %p of %zu bytes on device %d, stream %p, tag %#llx was overwritten at byte "
 	      "%ld", p->at, p->size, p->device, p->stream, (ull)p->tag, bad);
 }
 
-static void fill(const struct piece *p)
+static void fill(const struct tracked *p)
 {
-	if (fully(p))
+	if (whole_pattern(p))
 		kit_fill(p->at, p->size, p->tag);
 	else
-		piece_few(p, true);
+		tracked_words(p, true);
 }
 
-bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void *stream)
+bool tracked_malloc(struct worker *w, struct tracked *p, size_t size, int device, void *stream)
 {
-	*p = (struct piece){.size = size,
-			    .device = device,
-			    .stream = stream,
-			    .tag = (uint64_t)w->id << 48 | ++w->sequence};
+	*p = (struct tracked){.size = size,
+			      .device = device,
+			      .stream = stream,
+			      .tag = (uint64_t)w->id << 48 | ++w->sequence};
 	p->at = stalloc_malloc(size, device, stream);
 	if (w->sequence % 64 == 0) kit_progress();
 	if (!p->at) {
-		const char *why = stalloc_last_error();
+		const char *error = stalloc_last_error();
 		w->did.refused++;
-		CHECK(*why, "a request was refused without a text");
-		CHECK(!life.roomy, "%zu bytes on device %d were refused: %s", size, device, why);
-		CHECK(life.mishaps || strstr(why, "out of memory"),
-		      "%zu bytes on device %d were refused: %s", size, device, why);
+		CHECK(*error, "a request was refused without a text");
+		CHECK(!run.no_oom, "%zu bytes on device %d were refused: %s", size, device, error);
+		CHECK(run.faults || strstr(error, "out of memory"),
+		      "%zu bytes on device %d were refused: %s", size, device, error);
 		return false;
 	}
 	CHECK((uintptr_t)p->at % GRAIN == 0, "%p is not aligned", p->at);
 	w->served[device]++;
-	piece_claim(p, true);
+	tracked_claim(p, true);
 	fill(p);
 	return true;
 }
 
 /* Callers pass stale sizes, other streams, and of a block that went through many hands even
  * another device. */
-static void let_go(struct worker *w, const struct piece *p)
+static void free_loosely(struct worker *w, const struct tracked *p)
 {
 	uint64_t dice = kit_below(&w->random, 256);
 	void *stream = dice == 0 ? NULL : p->stream;
-	int device = dice == 1 ? (p->device + 1) % life.devices : p->device;
+	int device = dice == 1 ? (p->device + 1) % run.devices : p->device;
 	stalloc_free(p->at, dice < 40 ? dice : p->size, device, stream);
-	if (p->used_on) road_leave(p->used_on - 1);
+	if (p->used_on) slot_release(p->used_on - 1);
 }
 
-void piece_use(struct worker *w, struct piece *p)
+void tracked_record_stream(struct worker *w, struct tracked *p)
 {
 	if (p->used_on) return;
-	int road = road_enter(w, (int)kit_below(&w->random, (uint64_t)life.devices), 0);
-	p->used_on = road + 1;
-	stalloc_record_stream(p->at, road_stream(road));
+	int slot = slot_acquire(w, (int)kit_below(&w->random, (uint64_t)run.devices), 0);
+	p->used_on = slot + 1;
+	stalloc_record_stream(p->at, slot_stream(slot));
 }
 
-static void give_unchecked(struct worker *w, struct piece *p)
+static void free_unchecked(struct worker *w, struct tracked *p)
 {
-	piece_claim(p, false);
-	let_go(w, p);
+	tracked_claim(p, false);
+	free_loosely(w, p);
 	p->at = NULL;
 }
 
-void piece_give(struct worker *w, struct piece *p)
+void tracked_free(struct worker *w, struct tracked *p)
 {
 	if (!p->at) return;
-	piece_check(p);
-	give_unchecked(w, p);
+	tracked_check(p);
+	free_unchecked(w, p);
 }
 
-void piece_dream(struct worker *w, struct piece *p)
+void tracked_free_asleep(struct worker *w, struct tracked *p)
 {
-	if (kit_below(&w->random, 4) == 0) piece_use(w, p);
-	give_unchecked(w, p);
+	if (kit_below(&w->random, 4) == 0) tracked_record_stream(w, p);
+	free_unchecked(w, p);
 }
 
-void piece_wake(const struct piece *p, bool kept)
+void tracked_resumed(const struct tracked *p, bool kept)
 {
-	if (p->at) kept ? piece_check(p) : fill(p);
+	if (p->at) kept ? tracked_check(p) : fill(p);
 }
 
-void piece_give_kept(struct worker *w, struct piece *p)
+void tracked_free_claimed(struct worker *w, struct tracked *p)
 {
-	piece_check(p);
-	let_go(w, p);
+	tracked_check(p);
+	free_loosely(w, p);
 }
 
-void piece_over(const struct piece *p) { piece_claim(p, false); }
+void tracked_unclaim(const struct tracked *p) { tracked_claim(p, false); }
 
-size_t some_size(struct worker *w)
+size_t random_size(struct worker *w)
 {
 	uint64_t dice = kit_below(&w->random, 1000);
-	size_t most = dice < 400 ? 4096 : dice < 997 ? life.largest : (size_t)24 << 20;
+	size_t most = dice < 400 ? 4096 : dice < 997 ? run.largest : (size_t)24 << 20;
 	most = dice % 2 ? most : (most >> kit_below(&w->random, 8)) + 1;
 	return 1 + kit_below(&w->random, most);
 }

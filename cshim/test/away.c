@@ -1,6 +1,6 @@
 /* Regions leave and come back, one opened after the other, again and again, while other streams use
  * the memory that they lend: their bytes stay the same, and so do the others', and the device never
- * holds more than the limit. TIDES_STEPS is the number of rounds (200). */
+ * holds more than the limit. STALLOC_TEST_STEPS is the number of rounds (200). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static uint64_t dice;
 static _Atomic uint64_t patterns;
 static _Atomic bool over;
 
-static bool get(struct block *b, size_t size, void *stream)
+static bool request(struct block *b, size_t size, void *stream)
 {
 	*b = (struct block){stalloc_malloc(size, 0, stream), size,
 			    atomic_fetch_add(&patterns, 1), stream};
@@ -25,7 +25,7 @@ static bool get(struct block *b, size_t size, void *stream)
 	return b->at;
 }
 
-static void give(struct block *b)
+static void release(struct block *b)
 {
 	block_free(b);
 	b->at = NULL;
@@ -39,22 +39,23 @@ static void *work(void *stream)
 	while (!atomic_load(&over)) {
 		struct block *x = &b[kit_below(&random, 4)];
 		if (x->at)
-			give(x);
+			release(x);
 		else
-			get(x, 1 + kit_below(&random, MIB / 2), stream);
+			request(x, 1 + kit_below(&random, MIB / 2), stream);
 	}
 	for (int i = 0; i < 4; i++)
-		if (b[i].at) give(&b[i]);
+		if (b[i].at) release(&b[i]);
 	return NULL;
 }
 
 /* Requests more memory than the regions leave free. Returns whether some of it was away. */
-static bool flood(void)
+static bool fill_memory(void)
 {
 	int n = 0;
-	while (n < OTHERS && get(&others[n], (size_t)(1 + kit_below(&dice, 3 * MIB)), NULL)) n++;
+	while (n < OTHERS && request(&others[n], (size_t)(1 + kit_below(&dice, 3 * MIB)), NULL))
+		n++;
 	bool away = kit_stats().asleep > 0;
-	for (int i = 0; i < n; i++) give(&others[i]);
+	for (int i = 0; i < n; i++) release(&others[i]);
 	return away;
 }
 
@@ -62,7 +63,7 @@ static bool flood(void)
 static void open_again(const char *tag)
 {
 	for (unsigned waited = 0; stalloc_begin_awake(0, tag, NULL) != STALLOC_OK;)
-		kit_pause(&waited, 1, stalloc_last_error());
+		kit_wait(&waited, 1, stalloc_last_error());
 }
 
 /* Opens a region, perhaps changes what is in it, and closes it; perhaps says that more follow. */
@@ -85,7 +86,7 @@ static bool step(void)
 {
 	bool away = false;
 	for (int r = 0; r < REGIONS; r++) use(r);
-	for (uint64_t n = 1 + kit_below(&dice, 3); n > 0; n--) away |= flood();
+	for (uint64_t n = 1 + kit_below(&dice, 3); n > 0; n--) away |= fill_memory();
 	if (kit_below(&dice, 4) == 0) stalloc_prefetch(0, tags[kit_below(&dice, REGIONS)]);
 	if (kit_below(&dice, 64) == 0) stalloc_empty_cache();
 	OK(stalloc_step(0));
@@ -98,8 +99,8 @@ static void make(int region)
 {
 	OK(stalloc_begin_region(tags[region]));
 	for (int i = 0; i < STATES; i++)
-		CHECK(get(&states[region][i], (size_t)(MIB + kit_below(&dice, MIB)), NULL), "%s",
-		      stalloc_last_error());
+		CHECK(request(&states[region][i], (size_t)(MIB + kit_below(&dice, MIB)), NULL),
+		      "%s", stalloc_last_error());
 	OK(stalloc_end_region());
 	OK(stalloc_end_awake(0, tags[region], NULL, STALLOC_CHANGED));
 }
@@ -107,7 +108,7 @@ static void make(int region)
 int main(void)
 {
 	pthread_t workers[WORKERS];
-	uint64_t steps = kit_number("TIDES_STEPS", 200), away = 0;
+	uint64_t steps = kit_number("STALLOC_TEST_STEPS", 200), away = 0;
 	setenv("FAKECUDA_CAPACITY", "33554432", 1);
 	dice = kit_seed();
 	kit_watchdog(60);
@@ -120,9 +121,9 @@ int main(void)
 	CHECK(away > steps / 4, "only %llu times something was away", (ull)away);
 	for (int r = 0; r < REGIONS; r++) {
 		open_again(tags[r]);
-		for (int i = 0; i < STATES; i++) give(&states[r][i]);
+		for (int i = 0; i < STATES; i++) release(&states[r][i]);
 	}
-	kit_nothing_left("the tides");
-	printf("tides: %llu steps, in %llu of them something was away\n", (ull)steps, (ull)away);
+	kit_nothing_left("the steps");
+	printf("away: %llu steps, in %llu of them something was away\n", (ull)steps, (ull)away);
 	return 0;
 }

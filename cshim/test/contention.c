@@ -1,4 +1,4 @@
-/* A crowd at one device's lock: threads on four streams, then on one, and two of the lowest
+/* Contention for one device's lock: threads on four streams, then on one, and two of the lowest
  * priority among them, which hold the lock while they do not run. They free each other's
  * blocks, too. Meanwhile Go has the lock for as long as it takes to give memory back, private
  * pools begin and end, so that nobody owns the lock for long, and somebody asks for
@@ -13,7 +13,7 @@
 
 enum { THREADS = 8, IDLE = 2, HELD = 32, SHARED = 16 };
 
-struct visitor {
+struct worker {
 	pthread_t thread;
 	uint64_t id, random, requests;
 	void *stream;
@@ -23,18 +23,18 @@ static _Atomic(struct block *) shared[SHARED]; /* any thread frees what another 
 static _Atomic bool over;
 
 /* Leaves a block to the others, and frees what one of them has left. */
-static void share(uint64_t place, struct block *b)
+static void exchange(uint64_t place, struct block *b)
 {
-	struct block *gift = b ? malloc(sizeof *gift) : NULL;
-	if (gift) *gift = *b;
-	struct block *other = atomic_exchange(&shared[place], gift);
+	struct block *mine = b ? malloc(sizeof *mine) : NULL;
+	if (mine) *mine = *b;
+	struct block *other = atomic_exchange(&shared[place], mine);
 	if (other) block_free(other);
 	free(other);
 }
 
-static void *visit(void *argument)
+static void *work(void *argument)
 {
-	struct visitor *v = argument;
+	struct worker *v = argument;
 	struct block held[HELD] = {{0}};
 	if (v->id < IDLE)
 		pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
@@ -47,7 +47,7 @@ static void *visit(void *argument)
 		     i--, v->requests++) /* enough to own the lock */
 			stalloc_free(stalloc_malloc(512, 0, v->stream), 512, 0, v->stream);
 		if (kit_below(&v->random, 4)) continue;
-		share(kit_below(&v->random, SHARED), b);
+		exchange(kit_below(&v->random, SHARED), b);
 		b->at = NULL;
 	}
 	for (int i = 0; i < HELD; i++)
@@ -55,17 +55,17 @@ static void *visit(void *argument)
 	return NULL;
 }
 
-static uint64_t crowd(uint64_t *dice, int streams, double seconds)
+static uint64_t contend(uint64_t *dice, int streams, double seconds)
 {
-	struct visitor visitors[THREADS];
+	struct worker workers[THREADS];
 	uint64_t requests = 0;
 	atomic_store(&over, false);
 	for (uint64_t i = 0; i < THREADS; i++) {
-		visitors[i] = (struct visitor){
+		workers[i] = (struct worker){
 			.id = i,
 			.random = kit_random(dice),
 			.stream = (void *)(uintptr_t)(0x1000 * (i % (uint64_t)streams + 1))};
-		visitors[i].thread = kit_thread(visit, &visitors[i]);
+		workers[i].thread = kit_thread(work, &workers[i]);
 	}
 	for (double until = kit_seconds() + seconds; kit_seconds() < until;) {
 		switch (kit_below(dice, 4)) {
@@ -87,10 +87,10 @@ static uint64_t crowd(uint64_t *dice, int streams, double seconds)
 	}
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) {
-		pthread_join(visitors[i].thread, NULL);
-		requests += visitors[i].requests;
+		pthread_join(workers[i].thread, NULL);
+		requests += workers[i].requests;
 	}
-	for (uint64_t i = 0; i < SHARED; i++) share(i, NULL);
+	for (uint64_t i = 0; i < SHARED; i++) exchange(i, NULL);
 	return requests;
 }
 
@@ -99,8 +99,8 @@ int main(void)
 	double seconds = (double)kit_number("STALLOC_TEST_SECONDS", 2) / 2;
 	uint64_t dice = kit_seed();
 	kit_watchdog(30);
-	uint64_t requests = crowd(&dice, 4, seconds);
-	requests += crowd(&dice, 1, seconds);
+	uint64_t requests = contend(&dice, 4, seconds);
+	requests += contend(&dice, 1, seconds);
 	stalloc_step(0);
 	struct stalloc_stats s = kit_stats();
 	printf("%d threads: %llu requests, %llu steps\n", THREADS, (ull)requests, (ull)s.steps);

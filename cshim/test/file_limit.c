@@ -36,7 +36,7 @@ static void steps(int n)
 static void wait_for_plan(void)
 {
 	for (unsigned waited = 0; kit_stats().plan_generation == 0; steps(1))
-		kit_pause(&waited, 20, "a plan");
+		kit_wait(&waited, 20, "a plan");
 }
 
 /* Lines go to a file as large as it may be. */
@@ -57,7 +57,7 @@ static void log_is_full(const char *folder)
 
 int main(void)
 {
-	char folder[] = "/tmp/stalloc-sizes-XXXXXX", conf[1024], path[64], trace[64];
+	char folder[] = "/tmp/stalloc-file-limit-XXXXXX", conf[1024], path[64], trace[64];
 	sigset_t waiting, mask;
 	CHECK(mkdtemp(folder), "no folder");
 	snprintf(path, sizeof path, "%s/plan", folder);
@@ -65,7 +65,7 @@ int main(void)
 	snprintf(conf, sizeof conf, "%s,log:info,trace:%s", getenv("STALLOC_CONF"), trace);
 	setenv("STALLOC_CONF", conf, 1);
 	kit_watchdog(60);
-	kit_listen();
+	kit_stderr_begin();
 	steps(2);
 	limit(0);
 	steps(30);
@@ -81,9 +81,9 @@ int main(void)
 	steps(2);
 	OK(stalloc_save_plan(0, path));
 	OK(stalloc_close(-1));
-	CHECK(kit_heard("not a live block") == 0, "the line came late");
+	CHECK(kit_stderr_end("not a live block") == 0, "the line came late");
 	CHECK(unlink(path) == 0 && unlink(trace) == 0 && rmdir(folder) == 0,
 	      "other files are left");
-	puts("sizes: no write ended the process");
+	puts("file_limit: no write ended the process");
 	return 0;
 }

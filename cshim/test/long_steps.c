@@ -25,7 +25,7 @@ static void step(int requests)
  * it is left out, whole again. */
 static void longest(void)
 {
-	for (unsigned waited = 0;; kit_pause(&waited, 20, "a step of 2^20 events")) {
+	for (unsigned waited = 0;; kit_wait(&waited, 20, "a step of 2^20 events")) {
 		uint64_t lost = kit_stats().lost_events;
 		step(MOST / 2);
 		if (kit_stats().lost_events - lost < 1000) return;
@@ -40,7 +40,7 @@ static void planned(void)
 		uint64_t hits = kit_stats().hits;
 		step(REQUESTS);
 		if (kit_stats().hits - hits == REQUESTS) return;
-		kit_pause(&waited, 20, "a plan for a long step");
+		kit_wait(&waited, 20, "a plan for a long step");
 	}
 }
 
@@ -64,7 +64,7 @@ int main(void)
 {
 	size_t early, late;
 	kit_watchdog(120);
-	kit_listen();
+	kit_stderr_begin();
 	step(10); /* from the first mark on none ends by itself */
 	longest();
 	many(); /* while the planner looks at the long step, which takes memory once */
@@ -73,10 +73,10 @@ int main(void)
 	late = kit_resident();
 	too_long();
 	planned();
-	int heard = kit_heard("a step is not planned");
+	int lines = kit_stderr_end("a step is not planned");
 	printf("own memory: %zu MiB, then %zu, at the end %zu\n", early >> 20, late >> 20,
 	       kit_resident() >> 20);
-	CHECK(heard == 1, "a step that is too long was said to be %d times", heard);
+	CHECK(lines == 1, "a step that is too long was said to be %d times", lines);
 	CHECK(late < early + ((size_t)256 << 20), "%zu MiB became %zu", early >> 20, late >> 20);
 	CHECK(kit_resident() < (size_t)1 << 30, "%zu MiB became %zu", early >> 20,
 	      kit_resident() >> 20);

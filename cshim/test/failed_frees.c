@@ -37,7 +37,7 @@ int main(void)
 	static const char *const calls[] = {"cuMemFree:*:999", "cuCtxPushCurrent:*:999",
 					    "cuInit:*:999"};
 	kit_watchdog(30);
-	kit_listen();
+	kit_stderr_begin();
 	for (int i = 0; i < 6; i++) {
 		void *p = kit_get(size, 0, NULL);
 		fake(fail)(calls[i % 3]);
@@ -51,7 +51,7 @@ int main(void)
 			stalloc_free(stalloc_malloc(size, 0, NULL), 0, 0, NULL);
 		as_the_driver_says("a second try", 0);
 	}
-	CHECK(kit_heard("cannot be given back to the driver yet") == 1,
+	CHECK(kit_stderr_end("cannot be given back to the driver yet") == 1,
 	      "nothing was said of it, or too much");
 	void *p = stalloc_malloc(size, 0, NULL);
 	CHECK(fake(capture_begin)((void *)0x1000) >= 0, "no capture");
@@ -59,6 +59,6 @@ int main(void)
 	CHECK(fake(capture_end)((void *)0x1000) == 1, "the capture was invalidated");
 	as_the_driver_says("a capture", 0);
 	for_good();
-	puts("kept: no block was forgotten");
+	puts("failed_frees: no block was forgotten");
 	return 0;
 }

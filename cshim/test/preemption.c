@@ -1,28 +1,28 @@
-/* Stops: a thread that frees a block of a plan stops at any instruction of it, and
+/* Preemption: a thread that frees a block of a plan stops at any instruction of it, and
  * goes on when the plan, and the ones after it, are long replaced.
  *
  * One thread, the holder, stops first, mostly with the stream's lock taken, so that
  * the other, the late one, has to defer its free. The main thread lets the holder
  * go, takes steps until plans have been replaced and more boundaries have passed than
  * anyone waits for, and then lets the late one go. Where a stopped thread has the
- * lock that the main thread needs, a warden notices that nothing moves and lets all go.
+ * lock that the main thread needs, a monitor notices that nothing moves and lets all go.
  * At the end nothing may be live; the build with AddressSanitizer also sees where the
  * late thread reads and writes.
  * STALLOC_TEST_SECONDS says how long (20). */
 #include <stdio.h>
 #include <string.h>
 
-#include "stops.h"
+#include "stepper.h"
 
 enum { N = 24, PLANS = 2, STEPS = 160, MOST = 600, STANDSTILL = 40 };
 
-static struct stopper holder, late;
+static struct stepper holder, late;
 static _Atomic uint64_t moves; /* of the main thread */
 static _Atomic bool over;
-static uint64_t dice, program, steps, freed_by_warden;
+static uint64_t dice, program, steps, released_by_monitor;
 
 /* Counts its own slices: where the machine stands still, nobody is let go. */
-static void *warden(void *unused)
+static void *monitor(void *unused)
 {
 	(void)unused;
 	for (uint64_t last = 0, still = 0; !atomic_load(&over); still++) {
@@ -31,9 +31,9 @@ static void *warden(void *unused)
 		if (now != last) still = 0;
 		last = now;
 		if (still < STANDSTILL) continue;
-		stopper_release(&holder);
-		stopper_release(&late);
-		freed_by_warden++;
+		stepper_release(&holder);
+		stepper_release(&late);
+		released_by_monitor++;
 		still = 0;
 	}
 	return NULL;
@@ -61,7 +61,7 @@ static void end(struct block *b, int from)
 }
 
 /* Steps until plans have come and gone. */
-static void world(void)
+static void replace_plans(void)
 {
 	struct block b[N];
 	uint64_t first = kit_stats().plan_generation;
@@ -89,33 +89,33 @@ int main(void)
 	struct block b[N];
 	dice = kit_seed();
 	kit_watchdog(60);
-	stops_prepare();
-	stopper_start(&holder);
-	stopper_start(&late);
-	pthread_t watcher = kit_thread(warden, NULL);
+	stepper_prepare();
+	stepper_start(&holder);
+	stepper_start(&late);
+	pthread_t watcher = kit_thread(monitor, NULL);
 	for (start = kit_seconds(); kit_seconds() < start + seconds; rounds++) {
 		begin(b);
 		in_lock = 1 + (uint32_t)kit_below(&dice, longest);
 		at = pick(&longest, stopped, at);
-		stopper_free(&holder, b[0], in_lock);
-		stopped = stopper_free(&late, b[1], at);
-		stopper_release(&holder);
-		stopper_wait(&holder);
+		stepper_free(&holder, b[0], in_lock);
+		stopped = stepper_free(&late, b[1], at);
+		stepper_release(&holder);
+		stepper_wait(&holder);
 		end(b, 2);
-		if (stopped) world();
+		if (stopped) replace_plans();
 		stops += stopped;
-		stopper_release(&late);
-		stopper_wait(&late);
+		stepper_release(&late);
+		stepper_wait(&late);
 	}
 	atomic_store(&over, true);
 	pthread_join(watcher, NULL);
-	stopper_end(&holder);
-	stopper_end(&late);
+	stepper_end(&holder);
+	stepper_end(&late);
 	OK(stalloc_step(0));
 	struct stalloc_stats s = kit_stats();
-	printf("%llu rounds, %llu stops within %u instructions, %llu let go by the warden, %llu "
+	printf("%llu rounds, %llu stops within %u instructions, %llu released by the monitor, %llu "
 	       "steps, %llu plans, %llu hits\n", (ull)rounds, (ull)stops, longest,
-	       (ull)freed_by_warden, (ull)steps, (ull)s.plan_generation, (ull)s.hits);
+	       (ull)released_by_monitor, (ull)steps, (ull)s.plan_generation, (ull)s.hits);
 	CHECK(s.blocks == 0 && s.allocated == 0, "at the end %llu bytes in %llu blocks",
 	      (ull)s.allocated, (ull)s.blocks);
 	CHECK(stops > 0 && s.plan_generation > 1 && s.hits > 0, "no free was stopped under a plan");

@@ -1,4 +1,4 @@
-/* Private pools in a storm: eight threads allocate inside and outside of pools that
+/* Stress of private pools: eight threads allocate inside and outside of pools that
  * begin, end and are released all the time, hand blocks to each other to be freed,
  * name other streams, end steps and give memory back. Every free is of a live block,
  * and every block keeps what was written into it, so the allocator has to find each
@@ -20,7 +20,7 @@ static _Atomic bool over;
 
 static void *stream_at(uint64_t n) { return (void *)(uintptr_t)(0x1000 * (n % STREAMS)); }
 
-static struct block *take(uint64_t *dice)
+static struct block *block_new(uint64_t *dice)
 {
 	struct block *b = malloc(sizeof *b);
 	size_t most = kit_below(dice, 100) == 0 ? 3 << 20 : 6000;
@@ -29,7 +29,7 @@ static struct block *take(uint64_t *dice)
 	return b;
 }
 
-static void drop(struct block *b, uint64_t *dice)
+static void block_drop(struct block *b, uint64_t *dice)
 {
 	if (!b) return;
 	b->stream = stream_at(kit_random(dice));
@@ -46,8 +46,8 @@ static void in_pool(struct block **held, uint64_t *dice)
 	stalloc_begin_pool(0, id, 0, kit_below(dice, 2) ? &one : NULL);
 	for (uint64_t n = kit_below(dice, 40); n > 0; n--) {
 		uint64_t i = kit_below(dice, HELD);
-		drop(held[i], dice);
-		held[i] = take(dice);
+		block_drop(held[i], dice);
+		held[i] = block_new(dice);
 	}
 	stalloc_end_pool(0, id, 0);
 	uint64_t done =
@@ -59,22 +59,23 @@ static void in_pool(struct block **held, uint64_t *dice)
 static void routine(struct block **held, uint64_t dice)
 {
 	for (int n = 0; n < HELD; n++) {
-		drop(held[n], &dice);
-		held[n] = take(&dice);
+		block_drop(held[n], &dice);
+		held[n] = block_new(&dice);
 	}
 }
 
-static void *play(void *argument)
+static void *work(void *argument)
 {
 	uint64_t dice = (uint64_t)(uintptr_t)argument;
 	struct block *held[HELD] = {0};
 	while (!atomic_load(&over)) {
 		uint64_t what = kit_below(&dice, 1000), i = kit_below(&dice, HELD);
 		if (what < 600) {
-			drop(held[i], &dice);
-			held[i] = take(&dice);
+			block_drop(held[i], &dice);
+			held[i] = block_new(&dice);
 		} else if (what < 850) {
-			drop(atomic_exchange(&shared[kit_below(&dice, SHARED)], held[i]), &dice);
+			block_drop(atomic_exchange(&shared[kit_below(&dice, SHARED)], held[i]),
+				   &dice);
 			held[i] = NULL;
 		} else if (what < 900) {
 			if (held[i])
@@ -91,7 +92,7 @@ static void *play(void *argument)
 			kit_stats();
 		}
 	}
-	for (int n = 0; n < HELD; n++) drop(held[n], &dice);
+	for (int n = 0; n < HELD; n++) block_drop(held[n], &dice);
 	return NULL;
 }
 
@@ -100,15 +101,15 @@ int main(void)
 	uint64_t seed = kit_seed(), dice = seed, seconds = kit_number("STALLOC_TEST_SECONDS", 5);
 	pthread_t threads[THREADS];
 	kit_watchdog(60);
-	kit_listen();
+	kit_stderr_begin();
 	for (int i = 0; i < THREADS; i++)
-		threads[i] = kit_thread(play, (void *)(uintptr_t)kit_random(&dice));
+		threads[i] = kit_thread(work, (void *)(uintptr_t)kit_random(&dice));
 	kit_sleep_ms((unsigned)seconds * 1000);
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-	for (int i = 0; i < SHARED; i++) drop(shared[i], &dice);
+	for (int i = 0; i < SHARED; i++) block_drop(shared[i], &dice);
 	OK(stalloc_step(-1));
-	bool unknown = kit_heard("not a live block");
+	bool unknown = kit_stderr_end("not a live block");
 	struct stalloc_stats s = kit_stats();
 	printf("%llu requests, %llu hits, %llu steps, %llu plans, %llu private pools\n",
 	       (ull)s.requests, (ull)s.hits, (ull)s.steps, (ull)s.plan_generation,

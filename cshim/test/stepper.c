@@ -1,4 +1,4 @@
-#include "stops.h"
+#include "stepper.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 enum { TRAP_FLAG = 0x100, STACK = 64 << 10 };
 
-static __thread struct stopper *me;
+static __thread struct stepper *me;
 
 /* Only what a handler may do. The thread may be anywhere, in Go as well. */
 static void trapped(int signal, siginfo_t *info, void *context)
@@ -21,13 +21,13 @@ static void trapped(int signal, siginfo_t *info, void *context)
 	(void)info;
 	if (++me->traps != me->at) return;
 	at->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
-	atomic_store(&me->where, STOPPED);
+	atomic_store(&me->state, STOPPED);
 	while (!atomic_load(&me->go)) nanosleep(&pause, NULL);
-	atomic_store(&me->where, BUSY);
+	atomic_store(&me->state, BUSY);
 	errno = before;
 }
 
-void stops_prepare(void)
+void stepper_prepare(void)
 {
 	struct sigaction action = {.sa_sigaction = trapped,
 				   .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
@@ -64,7 +64,7 @@ static void *run(void *argument)
 		step_by_step(true);
 		stalloc_free(b.at, 0, 0, b.stream);
 		step_by_step(false);
-		atomic_store(&me->where, IDLE);
+		atomic_store(&me->state, IDLE);
 	}
 	stack.ss_flags = SS_DISABLE;
 	sigaltstack(&stack, NULL);
@@ -72,33 +72,33 @@ static void *run(void *argument)
 	return NULL;
 }
 
-void stopper_start(struct stopper *s)
+void stepper_start(struct stepper *s)
 {
 	memset(s, 0, sizeof *s);
 	sem_init(&s->work, 0, 0);
 	s->thread = kit_thread(run, s);
 }
 
-bool stopper_free(struct stopper *s, struct block b, uint32_t at)
+bool stepper_free(struct stepper *s, struct block b, uint32_t at)
 {
 	s->block = b;
 	s->at = at;
 	atomic_store(&s->go, false);
-	atomic_store(&s->where, BUSY);
+	atomic_store(&s->state, BUSY);
 	sem_post(&s->work);
-	while (atomic_load(&s->where) == BUSY && !atomic_load(&s->go)) sched_yield();
-	return atomic_load(&s->where) == STOPPED;
+	while (atomic_load(&s->state) == BUSY && !atomic_load(&s->go)) sched_yield();
+	return atomic_load(&s->state) == STOPPED;
 }
 
-void stopper_release(struct stopper *s) { atomic_store(&s->go, true); }
+void stepper_release(struct stepper *s) { atomic_store(&s->go, true); }
 
-void stopper_wait(struct stopper *s)
+void stepper_wait(struct stepper *s)
 {
-	while (atomic_load(&s->where) != IDLE) sched_yield();
+	while (atomic_load(&s->state) != IDLE) sched_yield();
 	kit_progress();
 }
 
-void stopper_end(struct stopper *s)
+void stepper_end(struct stepper *s)
 {
 	s->at = 0;
 	sem_post(&s->work);

@@ -166,6 +166,6 @@ int main(int n, char **arguments)
 		captures_fail();
 		program_pools();
 	}
-	puts("uses: each pool lives as long as it is used");
+	puts("pool_uses: each pool lives as long as it is used");
 	return 0;
 }

@@ -41,7 +41,7 @@ int main(void)
 	OK(stalloc_end_awake(0, tag, NULL, how));
 	for (unsigned waited = 0; kit_stats().asleep < STATES * size;) {
 		kit_pass_all();
-		kit_pause(&waited, 1, "a region that has left");
+		kit_wait(&waited, 1, "a region that has left");
 	}
 	char *idle = kit_get(60 * MIB, 0, NULL);
 	CHECK(fake(launch)(NULL, 0, nothing, idle, 60 * MIB, 0) == 0, "no such stream");
@@ -60,7 +60,8 @@ int main(void)
 	CHECK(fake(capture_end)(stream) == 1, "the capture was invalidated");
 	stalloc_end_pool(0, 1, 1);
 	pthread_join(other, NULL);
-	printf("hurry: the region was %s meanwhile\n", opened == STALLOC_OK ? "opened" : "refused");
+	printf("capture_race: the region was %s meanwhile\n",
+	       opened == STALLOC_OK ? "opened" : "refused");
 	kit_pass_all();
 	if (opened != STALLOC_OK) OK(stalloc_begin_awake(0, tag, NULL));
 	kit_pass_all();

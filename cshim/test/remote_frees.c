@@ -72,12 +72,12 @@ int main(void)
 		CHECK(s.allocated == 0 && s.blocks == 0,
 		      "step %d: all was freed, %llu bytes in %llu blocks stay", step,
 		      (ull)s.allocated, (ull)s.blocks);
-		if (!hit) kit_pause(&waited, 2, "a plan");
+		if (!hit) kit_wait(&waited, 2, "a plan");
 		kit_progress();
 	}
 	over = true;
 	pthread_barrier_wait(&begin);
 	for (int i = 0; i < FREERS; i++) pthread_join(threads[i], NULL);
-	puts("lost: no free was");
+	puts("remote_frees: none was lost");
 	return 0;
 }
