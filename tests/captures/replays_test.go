@@ -18,15 +18,15 @@ func TestReplays(t *testing.T) {
 	for _, faults := range []int{0, 60, 8} {
 		var did done
 		for seed := range uint64(40) {
-			w := newWorld(t, seed, faults)
-			w.play(400)
-			did.add(&w.did)
+			r := newRun(t, seed, faults)
+			r.play(400)
+			did.add(&r.did)
 			if t.Failed() {
 				t.Fatalf("seed %d, one call in %d fails", seed, faults)
 			}
 		}
 		t.Logf("one call in %d fails: %+v", faults, did)
-		if did.replays < 1000 || did.restores < 50 || did.naps < 50 || did.aliases < 20 {
+		if did.replays < 1000 || did.restores < 50 || did.pauses < 50 || did.aliases < 20 {
 			t.Errorf("one call in %d fails: too little was done: %+v", faults, did)
 		}
 	}
@@ -35,31 +35,31 @@ func TestReplays(t *testing.T) {
 // TestDrops: of graphs that are captured and dropped a thousand times nothing stays, of a pool that
 // they share no more than the first time.
 func TestDrops(t *testing.T) {
-	w := newWorld(t, 1, 0)
+	r := newRun(t, 1, 0)
 	var held mem.Bytes
 	for i := range 1000 {
-		shared, own := &w.pools[0], &captured{number: uint64(100 + i)}
-		w.capture(own)
-		w.end(own)
+		shared, own := &r.pools[0], &captured{number: uint64(100 + i)}
+		r.capture(own)
+		r.end(own)
 		if len(shared.graphs) == 0 {
-			w.capture(shared)
-			held = w.gpu.Used()
+			r.capture(shared)
+			held = r.gpu.Used()
 		}
-		if used := w.gpu.Used(); used != held {
+		if used := r.gpu.Used(); used != held {
 			t.Fatalf("%v are held after %d captures, %v after the first", used, i+1, held)
 		}
 	}
-	w.play(0)
+	r.play(0)
 }
 
 // done counts what was done.
-type done struct{ captures, replays, restores, naps, openings, refused, aliases int }
+type done struct{ captures, replays, restores, pauses, openings, refused, aliases int }
 
 func (d *done) add(x *done) {
 	d.captures += x.captures
 	d.replays += x.replays
 	d.restores += x.restores
-	d.naps += x.naps
+	d.pauses += x.pauses
 	d.openings += x.openings
 	d.refused += x.refused
 	d.aliases += x.aliases
@@ -94,8 +94,8 @@ type captured struct {
 	live   []*block
 }
 
-// world is a random program with two pools of graphs and a region beside them.
-type world struct {
+// run is a random program with two pools of graphs and a region beside them.
+type run struct {
 	*actors.Local
 	gpu    *sim.Device
 	rand   *rand.Rand
@@ -114,17 +114,17 @@ type world struct {
 
 // faults says which calls of the driver fail. The mover's thread calls it, too.
 type faults struct {
-	mu   sync.Mutex
-	rand *rand.Rand
-	each int  // one call in so many fails; 0: none
-	calm bool // none fails for now
+	mu         sync.Mutex
+	rand       *rand.Rand
+	each       int  // one call in so many fails; 0: none
+	suppressed bool // none fails for now
 }
 
-// hush has no call fail, or again some, and returns what was.
-func (f *faults) hush(calm bool) (was bool) {
+// suppress has no call fail, or again some, and returns what was.
+func (f *faults) suppress(suppressed bool) (was bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	was, f.calm = f.calm, calm
+	was, f.suppressed = f.suppressed, suppressed
 	return was
 }
 
@@ -137,7 +137,7 @@ type failing struct {
 func (f failing) fails() error {
 	f.faults.mu.Lock()
 	defer f.faults.mu.Unlock()
-	if f.faults.each == 0 || f.faults.calm || f.faults.rand.IntN(f.faults.each) > 0 {
+	if f.faults.each == 0 || f.faults.suppressed || f.faults.rand.IntN(f.faults.each) > 0 {
 		return nil
 	}
 	return &driver.Error{Call: "made to fail", Code: driver.CodeOutOfMemory}
@@ -171,20 +171,20 @@ func (f failing) Unmap(at mem.Addr, size mem.Bytes) error {
 	return f.Device.Unmap(at, size)
 }
 
-func newWorld(t *testing.T, seed uint64, each int) *world {
-	w := &world{rand: rand.New(rand.NewPCG(seed, uint64(each))), t: t,
+func newRun(t *testing.T, seed uint64, each int) *run {
+	r := &run{rand: rand.New(rand.NewPCG(seed, uint64(each))), t: t,
 		faults: &faults{rand: rand.New(rand.NewPCG(uint64(each), seed)), each: each}}
-	w.gpu = sim.New(sim.Config{Capacity: 3 * mem.GiB, FenceDelay: 2})
-	local, err := actors.OpenLocal(failing{w.gpu, w.faults}, actors.Options{Inline: true})
+	r.gpu = sim.New(sim.Config{Capacity: 3 * mem.GiB, FenceDelay: 2})
+	local, err := actors.OpenLocal(failing{r.gpu, r.faults}, actors.Options{Inline: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Local = local
-	w.PersistentStream(1)
-	w.region.number, _ = region.Number("test: beside graphs")
-	w.region.open = true
-	for i := range w.pools {
-		w.pools[i].number = uint64(7 + i)
+	r.Local = local
+	r.PersistentStream(1)
+	r.region.number, _ = region.Number("test: beside graphs")
+	r.region.open = true
+	for i := range r.pools {
+		r.pools[i].number = uint64(7 + i)
 	}
-	return w
+	return r
 }
