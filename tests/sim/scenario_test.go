@@ -206,7 +206,7 @@ func (s *scenario) mayFail() bool {
 	return s.tight || s.cramped || len(s.faults) > 0 || s.broken || s.meddles
 }
 
-// run is one life of an allocator.
+// run is one run of a scenario.
 type run struct {
 	*scenario
 	local   *actors.Local
@@ -258,8 +258,8 @@ func (r *run) open() error {
 	return nil
 }
 
-// live is the whole life: steps, then all is freed and given back.
-func (r *run) live() error {
+// play is the whole run: steps, then all is freed and given back.
+func (r *run) play() error {
 	if err := r.open(); err != nil {
 		return err
 	}

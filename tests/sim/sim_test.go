@@ -1,9 +1,9 @@
-// Package sim runs the whole allocator, actors and all, through imagined lives: a few threads with
-// a stream each, steps that repeat, drift or break off, or that nobody marks, driver calls that
-// fail, actors that panic, a device that is too small, and at times GMLake's algorithm in the pool.
-// Each life is drawn from a seed and runs in a bubble of testing/synctest, where time passes only
-// when nobody has anything to do: threads that sleep wake in the order the seed says, and who waits
-// forever is found out.
+// Package sim runs the whole allocator, actors and all, through random scenarios: a few threads
+// with a stream each, steps that repeat, drift or break off, or that nobody marks, driver calls
+// that fail, actors that panic, a device that is too small, and at times GMLake's algorithm.
+// Each scenario is drawn from a seed and runs in a bubble of testing/synctest, where time passes
+// only when nobody has anything to do: threads that sleep wake in the order the seed says, and who
+// waits forever is found out.
 //
 // A model of the device's memory follows every block to the bytes of the handles
 // behind it. What must hold, whatever happens:
@@ -19,7 +19,7 @@
 //
 //   - what was freed is free, and at the end nothing is left on the device.
 //
-//     go test ./tests/sim -lives 10000 -budget 10m
+//     go test ./tests/sim -scenarios 10000 -budget 10m
 //     go test ./tests/sim -seed 1234
 package sim
 
@@ -35,15 +35,15 @@ import (
 )
 
 var (
-	lives  = flag.Int("lives", 400, "how many lives to run")
-	budget = flag.Duration("budget", 15*time.Second, "begin no life after so long")
-	first  = flag.Uint64("seed", 0, "run the one life of this seed")
+	most   = flag.Int("scenarios", 400, "how many scenarios to run")
+	budget = flag.Duration("budget", 15*time.Second, "begin no scenario after so long")
+	first  = flag.Uint64("seed", 0, "run the one scenario of this seed")
 )
 
-// totals say whether the lives were interesting.
+// totals say whether the scenarios were interesting.
 type totals struct {
-	lives, requests, refused, hits, plans, stitches, syncs, evicted int64
-	adopted, faults, panics, warm                                   int64
+	scenarios, requests, refused, hits, plans, stitches, syncs, evicted int64
+	adopted, faults, panics, warm                                       int64
 }
 
 func (sum *totals) add(r *run) {
@@ -58,9 +58,9 @@ func (sum *totals) add(r *run) {
 	sum.faults += int64(r.fault.Injected())
 }
 
-// TestLives runs lives from a random seed on.
-func TestLives(t *testing.T) {
-	from, n := uint64(time.Now().UnixNano())%1e9*1000, *lives
+// TestScenarios runs scenarios from a random seed on.
+func TestScenarios(t *testing.T) {
+	from, n := uint64(time.Now().UnixNano())%1e9*1000, *most
 	if *first != 0 {
 		from, n = *first, 1
 	}
@@ -69,21 +69,21 @@ func TestLives(t *testing.T) {
 	began := time.Now()
 	for i := 0; i < n && time.Since(began) < *budget; i++ {
 		seed := from + uint64(i)
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { life(t, seed, &sum) }) {
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, seed, &sum) }) {
 			t.Fatalf("seed %d failed; repeat it with -seed %d", seed, seed)
 		}
 	}
 	t.Logf("%+v in %v", sum, time.Since(began).Round(time.Millisecond))
-	if sum.lives >= 100 && (sum.refused == 0 || sum.hits < sum.requests/100 || sum.plans == 0 ||
+	if sum.scenarios >= 100 && (sum.refused == 0 || sum.hits < sum.requests/100 || sum.plans == 0 ||
 		sum.stitches == 0 || sum.syncs == 0 ||
 		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0) {
-		t.Error("the lives were too quiet to prove anything")
+		t.Error("the scenarios were too quiet to prove anything")
 	}
 }
 
-// life runs an allocator from start to end, and half of the time another one that
+// play runs an allocator from start to end, and half of the time another one that
 // starts with its plan, which it then may not follow exactly.
-func life(t *testing.T, seed uint64, sum *totals) {
+func play(t *testing.T, seed uint64, sum *totals) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.Fatalf("seed %d: %v", seed, r)
@@ -92,7 +92,7 @@ func life(t *testing.T, seed uint64, sum *totals) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScenario(seed)
 		r := &run{scenario: s}
-		if err := r.live(); err != nil {
+		if err := r.play(); err != nil {
 			t.Errorf("seed %d: %+v: %v", seed, s.settings(), err)
 		}
 		sum.add(r)
@@ -103,13 +103,13 @@ func life(t *testing.T, seed uint64, sum *totals) {
 			if s.random.IntN(2) == 0 {
 				again.noise = 0.05 * s.random.Float64()
 			}
-			if err := r.live(); err != nil {
+			if err := r.play(); err != nil {
 				t.Errorf("seed %d, second start: %+v: %v", seed, again.settings(), err)
 			}
 			sum.warm++
 			sum.add(r)
 		}
-		sum.lives++
+		sum.scenarios++
 		sum.panics += int64(s.chaos.thrown)
 		time.Sleep(time.Minute) // what still runs ends, or is found out
 	})
