@@ -179,11 +179,11 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestStorm: four threads write one device, and a reader never sees half of two writes.
-func TestStorm(t *testing.T) {
+// TestStress: four threads write one device, and a reader never sees half of two writes.
+func TestStress(t *testing.T) {
 	w := pagetest.Start(t)
 	path := mustPath(t, w.Process.Pid)
-	fmt.Fprintln(w.In, "storm")
+	fmt.Fprintln(w.In, "stress")
 	for range 2000 {
 		p, err := page.Read(path)
 		if err != nil {

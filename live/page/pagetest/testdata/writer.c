@@ -2,7 +2,7 @@
  *
  *   writer layout         prints the layout that C has
  *   writer serve          writes device 0 and 3 once; for each line of input again;
- *                         "fork" writes from a child, "storm" from four threads
+ *                         "fork" writes from a child, "stress" from four threads
  *                         until the next line
  */
 #include <pthread.h>
@@ -30,7 +30,7 @@ static struct stalloc_stats filled(uint64_t n)
 
 static _Atomic bool over;
 
-static void *storm(void *from)
+static void *stress(void *from)
 {
 	for (uint64_t n = 0; !over; n++) {
 		struct stalloc_stats s = filled((uint64_t)from + n);
@@ -81,9 +81,9 @@ int main(int argc, char **argv)
 				stalloc_page_put(0, &none),
 					exit(0); /* the page must survive that, too */
 			waitpid(child, NULL, 0);
-		} else if (!strcmp(line, "storm\n")) {
+		} else if (!strcmp(line, "stress\n")) {
 			for (uint64_t i = 0; i < 4; i++)
-				pthread_create(&threads[i], NULL, storm, (void *)((i + 1) << 32));
+				pthread_create(&threads[i], NULL, stress, (void *)((i + 1) << 32));
 			over = fgets(line, sizeof line, stdin) || feof(stdin);
 			for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
 		} else {
