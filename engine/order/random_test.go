@@ -197,7 +197,8 @@ func (n *naive) release(ev engine.Event) error {
 	return n.step(ev)
 }
 
-// run plays a life, and ends it: when all work is done and all fences are polled, nothing waits.
+// run plays a random program to its end: when all work is done and all fences are polled, nothing
+// waits.
 func run(seed uint64, steps int) error {
 	n := newNaive(seed)
 	for i := range steps {
@@ -242,7 +243,7 @@ func (n *naive) passAll() {
 	}
 }
 
-// TestRandom plays lives whose every grant is checked against all blocks that may still be in use.
+// TestRandom plays programs whose every grant is checked against all blocks that may be in use.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		if err := run(seed, 1500); err != nil {
