@@ -61,7 +61,7 @@ func Merge(out io.Writer, profiler io.ReadSeeker, ours io.Reader) error {
 
 var (
 	listBegins = regexp.MustCompile(`"traceEvents"\s*:\s*\[`)
-	baseTime   = regexp.MustCompile(`"baseTimeNanoseconds"\s*:\s*([0-9]+)`)
+	baseTime   = regexp.MustCompile(`"baseTimeNanoseconds"\s*:\s*([0-9]+)[^0-9]`) // all digits
 )
 
 // window is how much is looked at together; what is sought is far shorter than half of it.

@@ -147,9 +147,12 @@ func TestMerge(t *testing.T) {
 	fmt.Sscan(events[0].Args["nanoseconds"].(string), &began)
 	base := began - 5e9
 	long := strings.Repeat(" ", 3*window) // the list begins far behind, and so does the base
+	const key = `"baseTimeNanoseconds": `
+	across := strings.Repeat(" ", window-len("{"+key)-5) // behind five digits of the base
 	for name, profiler := range map[string]string{
 		"before":   fmt.Sprintf(`{"schemaVersion": 1, "baseTimeNanoseconds": %d, "traceEvents": [{"name": "gemm", "ph": "X", "ts": 7}], "x": 1}`, base),
 		"behind":   fmt.Sprintf(`{"schemaVersion": 1,%s"traceEvents": [{"name": "gemm", "ph": "X", "ts": 7}],%s"baseTimeNanoseconds": %d}`, long, long, base),
+		"across":   fmt.Sprintf(`{%s%s%d, "traceEvents": [{"name": "gemm", "ph": "X", "ts": 7}]}`, across, key, base),
 		"no event": fmt.Sprintf(`{"baseTimeNanoseconds": %d, "traceEvents": [ ]}`, base),
 	} {
 		for _, cut := range []string{ours, ours[:len(ours)-30]} {
