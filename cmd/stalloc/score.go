@@ -166,12 +166,12 @@ tell ahead: when a late free will complete.`,
 				return err
 			}
 			tr, err := readRun(args[0])
-			if err != nil {
-				return err
+			if err == nil {
+				config := replay.Config{FragLimit: mem.Bytes(flags.fragLimit), Warm: flags.warm}
+				err = score.Answer(context.WithoutCancel(cmd.Context()), cmd.InOrStdin(),
+					cmd.OutOrStdout(), tr, a, config)
 			}
-			config := replay.Config{FragLimit: mem.Bytes(flags.fragLimit), Warm: flags.warm}
-			if err := score.Answer(context.WithoutCancel(cmd.Context()), cmd.InOrStdin(),
-				cmd.OutOrStdout(), tr, a, config); err != nil {
+			if err != nil {
 				fmt.Fprintf(os.Stderr, "stalloc: %v\n", err)
 				return errFailed
 			}

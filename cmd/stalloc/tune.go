@@ -103,14 +103,11 @@ func (f *tuneFlags) run(cmd *cobra.Command, paths []string) error {
 		defer svg.Close()
 	}
 	var traces []*trace.Trace
-	for _, path := range paths {
-		tr, err := readRun(path)
-		if err != nil {
-			return err
-		}
-		traces = append(traces, tr)
-	}
 	s := newSession(cmd, f.format, 1)
+	s.eachTrace(paths, 0, func(_ string, tr *trace.Trace) { traces = append(traces, tr) })
+	if len(traces) < len(paths) {
+		return s.finish(nil, "")
+	}
 	front, defaults, err := tune.Run(s.ctx, traces, tune.Options{
 		Replays: f.replays, Noise: f.noise, Seed: f.seed, Workers: f.jobs,
 		Capacity: mem.Bytes(f.capacity), Bounds: bounds,
