@@ -105,7 +105,7 @@ func (f *scoreFlags) run(cmd *cobra.Command, paths, command []string) error {
 		if r.OOM {
 			s.fail(fmt.Errorf("%s, %s: it says full at request %d, of %v, beside %v of live blocks; give the device more than %v with --capacity",
 				path, sim.Name, r.Requests, requested(tr, r.Requests), r.PeakLoad,
-				mem.Bytes(f.capacity)))
+				max(mem.Bytes(f.capacity), tr.PeakLoad()).Up()))
 			r.PeakLoad = tr.PeakLoad()
 		}
 		s.emit(replayResult{formatVersion, r})
