@@ -106,9 +106,11 @@ func (f *scoreFlags) run(cmd *cobra.Command, paths, command []string) error {
 			s.fail(fmt.Errorf("%s, %s: it says full at request %d, of %v, beside %v of live blocks; give the device more than %v with --capacity",
 				path, sim.Name, r.Requests, requested(tr, r.Requests), r.PeakLoad,
 				max(mem.Bytes(f.capacity), tr.PeakLoad()).Up()))
-			r.PeakLoad = tr.PeakLoad()
 		}
 		s.emit(replayResult{formatVersion, r})
+		if r.OOM {
+			r.PeakLoad = tr.PeakLoad() // tables have that of the whole run
+		}
 		table.add(r)
 	})
 	return s.finish(table.t, "waste: 1 - peak load / peak reserved, in %\n")
