@@ -145,6 +145,8 @@ int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, ch
 				    .asked = asked, .graph = graph, .device = device};
 		*bucket(addr) = b;
 		counts[device].bytes += size;
+		if (counts[device].bytes > counts[device].peak)
+			counts[device].peak = counts[device].bytes;
 		counts[device].served++;
 		stalloc_track(driver, device, addr, size, STALLOC_MAPPED);
 		stalloc_track(driver, device, addr, size, STALLOC_USABLE);
@@ -234,4 +236,10 @@ struct stalloc_plain_counts stalloc_plain_counts(int device) {
 	struct stalloc_plain_counts n = counts[device];
 	pthread_mutex_unlock(&lock);
 	return n;
+}
+
+void stalloc_plain_reset_peak(int device) {
+	pthread_mutex_lock(&lock);
+	counts[device].peak = counts[device].bytes;
+	pthread_mutex_unlock(&lock);
 }

@@ -155,10 +155,11 @@ size_t stalloc_plain_blocks(int device, struct stalloc_block *out, size_t n);
 /* Retries frees that the driver has refused. */
 void stalloc_plain_retry_frees(void);
 struct stalloc_plain_counts {
-	uint64_t bytes;	 /* of live blocks */
-	uint64_t served; /* requests so far */
+	uint64_t bytes, peak; /* of live blocks */
+	uint64_t served;      /* requests so far */
 };
 struct stalloc_plain_counts stalloc_plain_counts(int device);
+void stalloc_plain_reset_peak(int device);
 
 /* Whether a stream is being captured into a graph; negative: the driver cannot tell. */
 int stalloc_capturing(int device, void *stream);

@@ -115,8 +115,10 @@ static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 
 static void add_plain(int device, struct stalloc_stats *s) {
 	struct stalloc_plain_counts plain = stalloc_plain_counts(device);
+	/* What the engine held at that peak is not known. */
+	if (s->peak_reserved < s->reserved + plain.peak)
+		s->peak_reserved = s->reserved + plain.peak;
 	s->reserved += plain.bytes;
-	s->peak_reserved += plain.bytes;
 	s->fallback = plain.served;
 	/* The simulation has not seen the plain allocations. */
 	if (plain.served > 0) s->native_peak_reserved = s->native_steps = s->native_ooms = 0;
@@ -149,6 +151,7 @@ int stalloc_reset_peak(int device) {
 	d->counts.peak_active = now[STALLOC_ALLOCATED].current + stalloc_pending(d);
 	stalloc_unlock_and_drain(d);
 	if (e) e->stats(device, NULL, 1);
+	stalloc_plain_reset_peak(device);
 	stalloc_drain_now(d);
 	return STALLOC_OK;
 }

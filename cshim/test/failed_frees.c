@@ -1,6 +1,6 @@
 /* Plain allocations serve, and the driver does not take a block back: it stays in the figures,
- * the log says so, and it goes back once the driver takes it, in a capture, too. Run without an
- * engine. */
+ * the log says so, and it goes back once the driver takes it, in a capture, too. The figures keep
+ * the peak. Run without an engine. */
 #include <stdio.h>
 
 #include "kit.h"
@@ -32,11 +32,30 @@ static void for_good(void)
 	as_the_driver_says("a driver that takes nothing", 0);
 }
 
+static void the_peak_is(uint64_t bytes, const char *when)
+{
+	struct stalloc_stats s = kit_stats();
+	CHECK(s.peak_reserved == bytes, "%llu bytes at the peak, expected are %llu %s",
+	      (ull)s.peak_reserved, (ull)bytes, when);
+}
+
+static void peaks(void)
+{
+	void *p = kit_get(size, 0, NULL);
+	stalloc_free(kit_get(2 * size, 0, NULL), 0, 0, NULL);
+	the_peak_is(3 * size, "behind a free");
+	OK(stalloc_reset_peak(0));
+	the_peak_is(size, "of what is held at a reset");
+	stalloc_free(p, 0, 0, NULL);
+	the_peak_is(size, "since a reset");
+}
+
 int main(void)
 {
 	static const char *const calls[] = {"cuMemFree:*:999", "cuCtxPushCurrent:*:999",
 					    "cuInit:*:999"};
 	kit_watchdog(30);
+	peaks();
 	kit_stderr_begin();
 	for (int i = 0; i < 6; i++) {
 		void *p = kit_get(size, 0, NULL);

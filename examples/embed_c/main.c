@@ -23,7 +23,7 @@
 
 static void served(const struct stalloc_stats *s) {
 	double MiB = 1 << 20;
-	if (s->peak_reserved == 0) {
+	if (s->fallback == s->requests) {
 		fprintf(stderr,
 			"embed_c: all %" PRIu64
 			" requests were plain driver allocations; the library says above why\n",
