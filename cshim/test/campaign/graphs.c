@@ -10,15 +10,16 @@ enum { BLOCKS = 24, KEPT = 6, REUSED = 4 };
 /* Pools that keep their memory until the run ends. */
 static _Atomic uint64_t kept[DEVICES][KEPT], pools = REUSED;
 
-/* An id is the worker's own, and at times one that was released before. */
-static uint64_t begin(struct worker *w, int device, void *stream, bool all)
+/* An id is the worker's own, and at times one that was released before. Beside a program's pool the
+ * device is waited for until a request is captured, which ends a capture. */
+static uint64_t begin(struct worker *w, int device, void *stream, bool all, bool graph)
 {
 	struct kit_filter one = kit_only(stream);
 	uint64_t id = kit_below(&w->random, 4) ? atomic_fetch_add(&pools, 1)
 					       : kit_below(&w->random, REUSED);
 	id = id << 8 | (uint64_t)w->id;
 	stalloc_begin_pool(device, id, 7, all ? NULL : &one);
-	if (kit_below(&w->random, 2)) stalloc_pool_purpose(device, id, 7, stream, 0);
+	if (kit_below(&w->random, 2)) stalloc_pool_purpose(device, id, 7, stream, graph);
 	w->did.pools++;
 	return id;
 }
@@ -55,7 +56,7 @@ void graph_pool(struct worker *w)
 	void *stream = stream_create(w, device);
 	if (!stream) return;
 	bool all = run.open_pools && kit_below(&w->random, 2), early = kit_below(&w->random, 2);
-	uint64_t id = begin(w, device, stream, all);
+	uint64_t id = begin(w, device, stream, all, false);
 	bool keep = kit_below(&w->random, 8) == 0 && id >> 8 >= REUSED;
 	bool mine = run.no_fallback && !run.open_pools && !keep && !early;
 	if (mine) stalloc_capture_pool(device, id, 7);
@@ -93,7 +94,7 @@ void graph_capture(struct worker *w)
 			stalloc_record_stream(used[i].at, stream);
 	slot_release(slot);
 	if (!stream) return;
-	uint64_t id = begin(w, device, stream, false);
+	uint64_t id = begin(w, device, stream, false, !run.faults);
 	CHECK(fake(capture_begin)(stream) == 0, "no capture");
 	churn(w, p, device, stream);
 	for (int i = 0; i < BLOCKS; i++)
