@@ -42,7 +42,7 @@ static int copy_fd(long pid, int fd) {
 	"tensors by copying them"
 
 long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t length) {
-	char err[1024] = "nothing was allocated yet";
+	char err[1024] = "nothing was allocated yet", first[64];
 	uint64_t at = 0;
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!*stalloc_alive) snprintf(err, sizeof err, "CUDA does not survive a fork");
@@ -59,7 +59,7 @@ long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t l
 			strerror(errno));
 	if (self >= 0) close(self);
 	long pid = fabric ? 0 : getpid();
-	int head = snprintf(token, length, "stalloc1 %ld %llu", pid,
+	int head = snprintf(first, sizeof first, "stalloc1 %ld %llu", pid,
 			    fabric ? 0 : (unsigned long long)stalloc_process_start(pid));
 	size_t room = (size_t)head < length ? length - (size_t)head : 0;
 	int rest = e ? e->export((uint64_t)(uintptr_t)ptr, &at, room ? token + head : NULL, room,
@@ -71,6 +71,7 @@ long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t l
 		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
 		      0); /* fails only where it is not needed */
 	*offset = at;
+	if ((size_t)(head + rest) < length) memcpy(token, first, (size_t)head);
 	return head + rest;
 }
 

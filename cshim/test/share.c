@@ -143,6 +143,7 @@ static void refused(char *at)
 	snprintf(kept, sizeof kept, "%s", token);
 	long length = stalloc_export_block(at, &offset, token, 30);
 	CHECK(length == (long)strlen(kept), "%ld", length);
+	CHECK(!strcmp(token, kept), "\"%s\" was written, which is not all", token);
 	CHECK(stalloc_export_block(&n, &offset, token, sizeof token) == STALLOC_ERR_ARGUMENT, "%s",
 	      stalloc_last_error());
 	const char *wrong[] = {"",
