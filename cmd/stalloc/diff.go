@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stalloc/internal/mem"
+	"stalloc/internal/output"
 	"stalloc/report"
 	"stalloc/trace"
 )
@@ -168,13 +169,13 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 			notes += r.Name + ": " + r.Lost + "\n"
 		}
 	}
-	peak := newTable(1, "peak", text.Snip(d.Base.Name, longest, "~"), text.Snip(d.New.Name, longest,
-		"~"), "change")
+	peak := newTable(1, "peak", shown(d.Base.Name, longest), shown(d.New.Name, longest), "change")
 	peak.AppendRow(table.Row{"live", d.Base.Load, d.New.Load,
 		fmt.Sprintf("%s (%s)", report.Signed(d.Change), report.SignedShare(d.Share))})
 	peak.AppendRow(table.Row{"blocks", d.Base.Blocks, d.New.Blocks,
 		fmt.Sprintf("%+d", d.New.Blocks-d.Base.Blocks)})
-	peak.AppendRow(table.Row{"in", d.Base.Step, d.New.Step, ""})
+	peak.AppendRow(table.Row{"in", shown(d.Base.Step, longestGroup), shown(d.New.Step, longestGroup),
+		""})
 	all := []drawn{{peak, notes}}
 
 	groups := newTable(1, "live at the peak, by "+d.By, "base", "new", "change", "blocks")
@@ -186,7 +187,7 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 		case f.top > 0 && groups.Length() == f.top:
 			left++
 		default:
-			groups.AppendRow(table.Row{text.Snip(g.What, longestGroup, "~"), g.Base, g.New,
+			groups.AppendRow(table.Row{shown(g.What, longestGroup), g.Base, g.New,
 				report.Signed(g.Change), blocksOf(g)})
 		}
 	}
@@ -206,14 +207,17 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 			left++
 			continue
 		}
-		steps.AppendRow(table.Row{text.Snip(p.Name, longestGroup, "~"), present(p.Base),
-			present(p.New), report.Signed(p.Change)})
+		steps.AppendRow(table.Row{shown(p.Name, longestGroup), present(p.Base), present(p.New),
+			report.Signed(p.Change)})
 	}
 	if notes = ""; left > 0 {
 		notes = fmt.Sprintf("%d more; --top 0 prints them, too\n", left)
 	}
 	return append(all, drawn{steps, notes})
 }
+
+// shown is a name of a file's, as much as there is room for.
+func shown(name string, most int) string { return text.Snip(output.Printable(name), most, "~") }
 
 // longestGroup is how much of a group's name fits beside its figures in 80 columns.
 const longestGroup = 32

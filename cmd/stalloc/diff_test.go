@@ -2,8 +2,10 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"stalloc/internal/mem"
 	"stalloc/report"
@@ -46,6 +48,26 @@ func TestGrowth(t *testing.T) {
 	for _, bad := range []string{"%", "one", "-1MiB", "NaN%", "10"} {
 		if err := new(growth).Set(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// TestObeyed: what a terminal would obey is not printed, whatever a recording says.
+func TestObeyed(t *testing.T) {
+	var files []string
+	for _, name := range []string{"base.csv", "new.csv"} {
+		text := "# workload x\nk,0,,\x1b]0;title\a" + name + ".py:1 f\n# step \x1b[2J0\na,0,4096,0,1,0\n# end\n"
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	for _, format := range []string{"table", "md"} {
+		out, errs, status := run(t, "diff", "--format", format, files[0], files[1])
+		obeyed := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+		if strings.ContainsFunc(out, obeyed) || status != 0 || !strings.Contains(out, "step ?[2J0") {
+			t.Errorf("exit %d, %q, %s", status, out, errs)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
+
+	"stalloc/internal/output"
 )
 
 // List reads the pages of all processes that run, by their numbers. Pages that processes
@@ -129,18 +129,8 @@ func (p *Process) Command() string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(printable(strings.ReplaceAll(string(text), "\x00", " ")))
-}
-
-// printable replaces what a terminal would obey and Prometheus does not take.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
+	return strings.TrimSpace(output.Printable(strings.ReplaceAll(string(text), "\x00", " ")))
 }
 
 // Rank is that of the process among those of its run, as torchrun sets it, or "".
-func (p *Process) Rank() string { return printable(p.environment("RANK")["RANK"]) }
+func (p *Process) Rank() string { return output.Printable(p.environment("RANK")["RANK"]) }
