@@ -108,3 +108,19 @@ func TestFaultAtEveryCall(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckBetween: the books are recounted between events, not while a batch that has failed is
+// being undone.
+func TestCheckBetween(t *testing.T) {
+	d := storyDevice()
+	d.pool.clock = checkEvery - 1 // the answer to the first batch is due for a check
+	d.failing = func(_ int, op engine.Op) bool { return op.Kind == engine.OpAccess }
+	alloc := engine.Event{Kind: engine.EvAlloc, Req: 1, Asked: 4 * mem.MiB}
+	if err := d.step(alloc); err != nil || d.pool.Stats().Refused != 1 {
+		t.Errorf("%+v, %v", d.pool.Stats(), err)
+	}
+	d.failing = nil
+	if err := d.finish(); err != nil {
+		t.Error(err)
+	}
+}

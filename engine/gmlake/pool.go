@@ -139,7 +139,7 @@ func (p *Pool) Step(ev engine.Event, out []engine.Op) []engine.Op {
 			p.act.ops++
 		}
 	}
-	if invariants.Enabled && p.clock&checkEvery == 0 {
+	if invariants.Enabled && p.clock&checkEvery == 0 && p.act.phase == phaseNone {
 		if err := p.Check(); err != nil {
 			panic(fmt.Sprintf("gmlake: after event %d (kind %d): %v", p.clock, ev.Kind, err))
 		}
