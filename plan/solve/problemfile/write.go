@@ -31,7 +31,11 @@ func Write(w io.Writer, f *File, offsets []mem.Offset) error {
 	}
 	fmt.Fprintln(out, head)
 	for i, b := range p.Buffers {
-		fmt.Fprintf(out, "%s,%d,%d,%d", f.IDs[i], b.Lower, b.Upper, int64(b.Size))
+		name := f.IDs[i]
+		if strings.HasPrefix(name, "#") { // or the line would be left out
+			name = `"` + name + `"`
+		}
+		fmt.Fprintf(out, "%s,%d,%d,%d", name, b.Lower, b.Upper, int64(b.Size))
 		if p.Align != nil {
 			fmt.Fprintf(out, ",%d", int64(p.Align[i]))
 		}
