@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Optional
 
 from .record_history import History
+from .record_stacks import MOST
 
 
 class Marks:
@@ -49,7 +50,7 @@ class Marks:
         text = " ".join(text.split())
         if not text:
             raise ValueError('stalloc.mark(""): a mark needs a text')
-        self._mark(text)
+        self._mark(text[:MOST])
 
     def _mark(self, text: str) -> int:
         number = self._history.mark()

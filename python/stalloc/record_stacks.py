@@ -85,5 +85,5 @@ class Stacks:
 
 NONE: list[str] = []  # no new lines
 
-# Of a frame's text; a line of a trace has at most 64 KiB.
+# Of the text of a frame or a mark; a line of a trace has at most 64 KiB.
 MOST = 4096

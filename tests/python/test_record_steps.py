@@ -62,6 +62,11 @@ def test_a_request_of_the_marks_size_is_none(recorded):
     assert lines[2].startswith("a,0,1000003,0,") and len(marks_of(lines)) == 7
 
 
+def test_a_long_mark_is_cut_for_those_who_read_lines(recorded):
+    _, lines = recorded("history.alloc(9)\nstalloc.mark('é' * 100_000)")
+    assert marks_of(lines) == ["step 0", "é" * 4096]
+
+
 def test_marks_do_nothing_outside_a_recording(process):
     import stalloc
 
