@@ -20,6 +20,7 @@ class Marks:
         # By number of the mark; None: it was withdrawn.
         self.texts: dict[int, Optional[str]] = {}
         self.steps = 0
+        self._last = 0  # mark of a step
         self._guessed: list[int] = []  # marks of steps that an optimizer ended
 
     def step(self) -> None:
@@ -44,7 +45,8 @@ class Marks:
 
     def _next(self) -> int:
         self.steps += 1
-        return self._mark(f"step {self.steps}")
+        self._last = self._mark(f"step {self.steps}")
+        return self._last
 
     def mark(self, text: str) -> None:
         text = " ".join(text.split())
@@ -62,7 +64,6 @@ class Marks:
         """The texts by number. In a run that succeeded the last mark is an end, not a new step."""
         count = max(self.texts, default=-1) + 1
         texts = [self.texts.get(number) for number in range(count)]
-        last = f"step {self.steps}"
-        if finished and self.steps > 0 and last in texts:
-            texts[texts.index(last)] = "end"
+        if finished and self.steps > 0:
+            texts[self._last] = "end"
         return texts

@@ -62,6 +62,12 @@ def test_a_request_of_the_marks_size_is_none(recorded):
     assert lines[2].startswith("a,0,1000003,0,") and len(marks_of(lines)) == 7
 
 
+def test_the_last_mark_is_the_end_whatever_the_script_marks(recorded):
+    body = "    stalloc.mark(f'step {n}')\n    history.alloc(9)\n    stalloc.step()\n"
+    _, lines = recorded("for n in (1, 2):\n" + body)
+    assert marks_of(lines) == ["step 0", "step 1", "step 1", "step 2", "end"]
+
+
 def test_a_long_mark_is_cut_for_those_who_read_lines(recorded):
     _, lines = recorded("history.alloc(9)\nstalloc.mark('é' * 100_000)")
     assert marks_of(lines) == ["step 0", "é" * 4096]
