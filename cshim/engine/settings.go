@@ -137,11 +137,15 @@ func (s settings) watch(log *zap.Logger) *perfetto.Trace {
 	if file == "" {
 		return nil
 	}
-	trace, err := perfetto.Create(explain.ReportPath(file, os.Getenv("RANK"), os.Getpid(), 0),
-		s.name)
+	path := explain.ReportPath(file, os.Getenv("RANK"), os.Getpid(), 0)
+	trace, err := perfetto.Create(path, s.name)
 	if err != nil {
 		log.Warn("no trace is written", zap.Error(err))
+		return nil
 	}
+	trace.Tell(func(err error) {
+		log.Warn("the trace ends here", zap.String("file", path), zap.Error(err))
+	})
 	return trace
 }
 

@@ -56,8 +56,8 @@ const flushEvery = 100 * time.Millisecond
 const flushAt = 1 << 16
 
 // Trace is a file that is being written. Its methods may be called from any goroutine. A
-// failure to write ends the trace and nothing else: Close returns it. A nil Trace does
-// nothing, so that callers need not ask whether there is one.
+// failure to write ends the trace and nothing else: Close returns it, and Tell tells it. A
+// nil Trace does nothing, so that callers need not ask whether there is one.
 type Trace struct {
 	mu      sync.Mutex
 	file    *os.File
@@ -68,6 +68,7 @@ type Trace struct {
 	most    int64
 	flushed time.Time
 	err     error
+	told    func(error) // nil: nobody wants to know
 }
 
 // errFull says that the file has reached its bound.
@@ -134,10 +135,10 @@ func (t *Trace) put(e event) {
 	case t.err != nil:
 		return
 	case err != nil:
-		t.err = fmt.Errorf("event %s: %w", e.Name, err)
+		t.failed(fmt.Errorf("event %s: %w", e.Name, err))
 		return
 	case t.end+int64(len(t.pending)+len(line)) > t.most:
-		t.err = cmp.Or(t.flush(), errFull)
+		t.failed(cmp.Or(t.flush(), errFull))
 		return
 	}
 	if t.end+int64(len(t.pending)) > 1 {
@@ -147,7 +148,22 @@ func (t *Trace) put(e event) {
 	if now := time.Now(); e.Phase == "i" || now.Sub(t.flushed) >= flushEvery ||
 		len(t.pending) >= flushAt {
 		t.flushed = now
-		t.err = t.flush()
+		t.failed(t.flush())
+	}
+}
+
+// Tell has a function told once why the trace ended before Close, if it does, or has.
+func (t *Trace) Tell(told func(error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.told = told
+	t.failed(t.err)
+}
+
+// failed ends the trace where there is an error.
+func (t *Trace) failed(err error) {
+	if t.err = err; err != nil && t.told != nil {
+		t.told(err)
 	}
 }
 

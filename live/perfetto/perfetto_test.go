@@ -117,8 +117,13 @@ func TestBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.most = 4096
+	told := []error{}
+	tr.Tell(func(err error) { told = append(told, err) })
 	for range 1000 {
 		some(tr)
+	}
+	if len(told) != 1 || !errors.Is(told[0], errFull) {
+		t.Errorf("told %v", told)
 	}
 	if err := tr.Close(); err == nil || !strings.Contains(err.Error(), "full") {
 		t.Errorf("error %v", err)
@@ -133,6 +138,21 @@ func TestBound(t *testing.T) {
 	if _, err := Create(filepath.Join(t.TempDir(), "missing", "x"), ""); err == nil ||
 		!strings.Contains(err.Error(), "another file") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestToldLate: what failed before anybody asked is told, too.
+func TestToldLate(t *testing.T) {
+	tr, err := Create("/dev/full", "train.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told error
+	if tr.Tell(func(err error) { told = err }); !errors.Is(told, syscall.ENOSPC) {
+		t.Errorf("told %v", told)
+	}
+	if err := tr.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("closed with %v", err)
 	}
 }
 

@@ -118,6 +118,12 @@ def test_blanks_and_the_rank(run, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["3"]
 
 
+def test_a_trace_that_ends_is_told_of(run):
+    _, err = run("check(); check()", conf=f"{GOOD},trace:/dev/full")
+    assert err.count("the trace ends here") == err.count("\n") == 1, err
+    assert "/dev/full" in err and "no space left on device" in err
+
+
 def test_an_ignored_setting_is_told_once(run):
     """Programs that set what an earlier release knew go on as before."""
     _, err = run("check(); check()", conf=f"{GOOD},cache:/tmp/plans")
