@@ -127,7 +127,10 @@ static void add_plain(int device, struct stalloc_stats *s) {
 int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	struct stalloc_stats s = {0};
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (stalloc_check_device(out ? device : -1, 0)) return STALLOC_ERR_ARGUMENT;
+	if (stalloc_check_device(device, 0)) return STALLOC_ERR_ARGUMENT;
+	if (!out)
+		return stalloc_fail(STALLOC_ERR_ARGUMENT,
+				    "out must not be NULL: the statistics are written there");
 	struct stalloc_device *d = &stalloc_devices[device];
 	if (*stalloc_alive) { /* in a forked child a lock may be held for ever */
 		stalloc_drain_now(d);
