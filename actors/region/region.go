@@ -67,6 +67,9 @@ func Numbers(tags []string) (pools []uint64, err error) {
 
 func someNames() string {
 	const most = 32
+	if len(named.tags) == 0 {
+		return "none, begin one first"
+	}
 	names := slices.Sorted(maps.Values(named.tags))
 	if more := len(names) - most; more > 0 {
 		names = append(names[:most], fmt.Sprintf("and %d more", more))

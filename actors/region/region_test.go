@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,17 @@ func TestNamesAreBounded(t *testing.T) {
 		t.Errorf("%d names: %v", len(All()), err)
 	}
 	if _, err := Number("test: name 0"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoNames: where there is no region yet, the error does not list none.
+func TestNoNames(t *testing.T) {
+	before := named.tags
+	defer func() { named.tags = before }()
+	named.tags = nil
+	if _, err := Numbers([]string{"weights"}); err == nil ||
+		!strings.HasSuffix(err.Error(), `"weights"; known are: none, begin one first`) {
 		t.Error(err)
 	}
 }
