@@ -83,6 +83,7 @@ func TestExportRefused(t *testing.T) {
 	for why, wrong := range map[string][]stalloc.Exported{
 		"no handle is given":  nil,
 		"expected a multiple": {{Shared: handles[0].Shared, Size: 5}},
+		"more than 2^62":      {{Size: 1 << 62}, {Size: 1 << 62}, {Size: 1 << 62}, {Size: 1 << 62}},
 		"no handle of 2.00 MiB": {handles[0], {Shared: stalloc.Shared{Fabric: "another's"},
 			Size: stalloc.HandleSize}},
 	} {

@@ -84,7 +84,9 @@ func (d *Device) Import(all []Exported) (at mem.Addr, err error) {
 		if e.Size <= 0 || e.Size%mem.HandleSize != 0 {
 			return 0, fmt.Errorf("a handle of %d bytes is named: expected a multiple of %d, as exported", e.Size, mem.HandleSize)
 		}
-		size += e.Size
+		if size += e.Size; size < 0 || size > 1<<62 {
+			return 0, errors.New("the handles that are named have more than 2^62 bytes together")
+		}
 	}
 	if size == 0 {
 		return 0, errors.New("no handle is given: pass those that Export returned")
