@@ -193,9 +193,11 @@ static void check_all(bool kept)
 }
 
 /* All threads stop: all memory sleeps, and after it wakes the blocks of all threads are checked. If
- * other blocks have taken the memory of what slept before, not all could wake. */
+ * other blocks have taken the memory of what slept before, not all could wake; nor if more is live
+ * than a limit that was set later. */
 void pause_all(struct worker *w)
 {
+	for (int d = 0; run.limits && d < run.devices; d++) stalloc_set_memory_fraction(1, d);
 	if (stalloc_resume(-1, NULL, 0) != STALLOC_OK) return;
 	check_all(true);
 	bool keep = kit_below(&w->random, 2), step = kit_below(&w->random, 2);
