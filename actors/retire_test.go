@@ -60,6 +60,23 @@ func TestRetired(t *testing.T) {
 	k.empty()
 }
 
+// TestRetiredIsResumed: what sleeps when a device is closed comes back, though it is more than a
+// limit that was set before: none can be set any more.
+func TestRetiredIsResumed(t *testing.T) {
+	k := newKit(t, Options{})
+	at := k.malloc(30 * mem.MiB)
+	for _, err := range []error{k.Limit(0), k.Pause(nil, false), k.Retire(), k.Resume(nil)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := k.Stats(); s.Asleep != 0 {
+		t.Errorf("%v sleep", s.Asleep)
+	}
+	k.release(at)
+	k.empty()
+}
+
 // TestRetireKeepsThePlan: steps that nobody has looked at are, and the plan of a run that
 // ends early is kept.
 func TestRetireKeepsThePlan(t *testing.T) {

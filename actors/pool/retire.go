@@ -16,6 +16,8 @@ var ErrRetired = errors.New("the device was closed")
 // Retire ends serving and gives back what is idle.
 func (p *Pool) Retire() error {
 	p.state = retired
+	p.limit = 0 // or what sleeps could not be resumed: none can be set any more
+	p.applyLimit()
 	events, _ := p.take()
 	p.Host.Return(events)
 	p.Host.Observe(false)
