@@ -126,7 +126,7 @@ class Offloader:
                 if record.cycle is self._cycle:
                     record.cycle.need(record.number)
                     self._place(record)
-                self._storages.bring(record)
+            self._storages.bring(record)  # also where memory was short the first time
             return self._storages.view(one)
 
     def release(self, record: saved.Record) -> None:
