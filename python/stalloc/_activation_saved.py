@@ -9,7 +9,7 @@ from ._activation_plan import Cycle
 PARAMETER = "parameter"  # or a view of one; also FSDP's gathered ones, whose storage comes and goes
 CAST = "cast of a parameter"  # autocast's, which it keeps itself
 SUBCLASS = "subclass"
-LAYOUT = "layout"  # sparse, conjugated or negated
+LAYOUT = "layout"  # sparse, nested, conjugated or negated
 COMPILED = "compiled"  # its backward pass needs all at once
 BACKWARD = "backward"  # saved within a backward pass, as for a second one
 STREAM = "other stream"  # or a graph is captured
@@ -30,7 +30,8 @@ def why_stays(torch: Any, tensor: Any, caller: str) -> Optional[str]:
         return PARAMETER
     if type(base) is not torch.Tensor:
         return SUBCLASS
-    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+    plain = tensor.layout is torch.strided and not tensor.is_nested  # which has no shape
+    if not plain or tensor.is_conj() or tensor.is_neg():
         return LAYOUT
     if _is_cast(base.grad_fn):
         return CAST
@@ -56,12 +57,12 @@ def caller_of(depth: int) -> str:
     return frame.f_code.co_filename
 
 
-def check_version(tensor: Any, version: int, shape: Any) -> None:
-    """Raises the error that autograd would raise if it could look through hooks."""
+def check_version(tensor: Any, version: int, one: Any) -> None:
+    """Raises the error that autograd would raise if it could look through hooks. `one` has a shape."""
     if tensor._version != version:
         raise RuntimeError(
             f"one of the variables needed for gradient computation has been modified by an inplace "
-            f"operation: [{tensor.type()} {list(shape)}] is at version {tensor._version}; expected "
+            f"operation: [{tensor.type()} {list(one.shape)}] is at version {tensor._version}; expected "
             f"version {version} instead. It was saved within stalloc.offload_activations()."
         )
 
@@ -80,7 +81,7 @@ class Kept:
     def unpack(self) -> Any:
         if self.offloader is not None:
             self.offloader.unpacked = True
-        check_version(self.tensor, self.version, self.tensor.shape)
+        check_version(self.tensor, self.version, self.tensor)
         return self.tensor
 
 
@@ -116,7 +117,7 @@ class Saved:
 
     def unpack(self) -> Any:
         # The counter counts for the tensor, too: somebody may change it as long as it lives.
-        check_version(self.counter, self.version, self.shape)
+        check_version(self.counter, self.version, self)
         return self.offloader.restore(self)
 
     def __del__(self) -> None:

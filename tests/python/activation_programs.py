@@ -145,6 +145,16 @@ def conjugated(hooks):
     return p.grad
 
 
+def nested(hooks):
+    p = weight()
+    with hooks():
+        y = (batch() @ p).exp().sin()
+        ragged = torch.nested.as_nested_tensor([y[:200], y[200:]])
+        loss = torch.nested.to_padded_tensor(ragged * ragged, 0.0).sum()
+    loss.backward()
+    return p.grad
+
+
 class Exp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -36,6 +36,7 @@ WORK = {
     "no_backward": [],
     "expanded": [],
     "conjugated": [saved.LAYOUT, saved.PARAMETER],
+    "nested": [saved.LAYOUT],
     "own_function": [],
     "other_thread": [],
     "subclass": [saved.SUBCLASS],
