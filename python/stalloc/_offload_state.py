@@ -12,9 +12,13 @@ def references(values: dict[Any, Any]) -> list[int]:
 
 
 def tensors(torch: ModuleType, value: Any) -> Iterator[Any]:
-    """The plain tensors of a state; for DTensors and other wrappers, the tensors inside."""
+    """The plain tensors of a state; for DTensors and other wrappers, the tensors inside.
+
+    Not sparse ones, which have no storage of their own.
+    """
     if type(value) is torch.Tensor:  # most are, and to look for attributes takes microseconds
-        yield value
+        if value.layout is torch.strided:
+            yield value
     elif torch.is_tensor(value):
         if hasattr(value, "_local_tensor"):
             yield from tensors(torch, value._local_tensor)

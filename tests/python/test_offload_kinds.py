@@ -124,6 +124,24 @@ def test_eight_bits_leave_and_scales_stay(memory, wrap):
     assert memory.calls[-1] == "end" and optimizer.table[0] == -1
 
 
+def test_sparse_states_stay(memory):
+    """They have no storage of their own: SGD's momentum of an embedding's sparse gradients."""
+    import torch
+
+    def run(offload):
+        torch.manual_seed(1)
+        net = torch.nn.Embedding(5000, 64, sparse=True)
+        optimizer = offload(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+        for n in range(3):
+            net(torch.arange(4500) + n).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return net.weight
+
+    assert run(_offload.offload).equal(run(lambda optimizer: optimizer))
+    assert not memory.calls
+
+
 def accelerated(optimizer):
     """As accelerate wraps it: an Optimizer by its class, which never was one."""
     import torch
