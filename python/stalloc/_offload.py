@@ -160,16 +160,17 @@ class _Offloaded:
         groups = _offload_step.groups_of(self.torch, optimizer, self.parts)
         with self.unread():
             for part in [x for x in self.parts if groups[x] and x not in self.done]:
+                hint = "make room, and call step() again with the same gradients, which finishes it"
                 try:
                     part.wake()
+                    hint = "some of the next part may be updated, too: load a checkpoint"
                     _offload_step.update(whole, optimizer, groups[part])
                 except Exception as error:
                     if not self.done:
                         raise
                     raise StallocError(
                         f"stalloc: the optimizer's step has updated {len(self.done)} of "
-                        f"{len(self.parts)} parts of the parameters; make room, and call step() "
-                        f"again with the same gradients, which updates the rest: {error}"
+                        f"{len(self.parts)} parts of the parameters; {hint}: {error}"
                     ) from error
                 self.done.append(part)
                 self.lend(optimizer, part)

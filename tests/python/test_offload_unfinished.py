@@ -63,6 +63,27 @@ def test_the_next_call_finishes_the_step(parts, error):
     assert train(net, optimizer, 2) == train(plain, other, 2)
 
 
+def test_a_part_that_is_updated_in_part_is_not_to_be_updated_again(parts, monkeypatch):
+    """Its second update would begin with moments of which some are new."""
+    import torch
+
+    net = deep()
+    optimizer = _offload.offload(adam(net, foreach=False), when="always")
+    train(net, optimizer, 2)
+    backward(net, 2)
+    root, calls = torch.Tensor.sqrt, []
+
+    def refuse(*x):
+        calls.append(x)
+        if len(calls) == 4:
+            raise torch.cuda.OutOfMemoryError("short")
+        return root(*x)
+
+    monkeypatch.setattr(torch.Tensor, "sqrt", refuse)
+    with pytest.raises(StallocError, match="updated 1 of 4 .* load a checkpoint: short"):
+        optimizer.step()
+
+
 def test_a_closure_is_not_called_again(parts):
     """It would compute gradients of weights of which some are updated."""
     plain, net = deep(), deep()
