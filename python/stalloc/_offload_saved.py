@@ -80,9 +80,19 @@ def _load(
     of = {id(x): part for part in parts for x in part.parameters}
     part_of = {number: of[id(x)] for number, x in zip(numbers, every)}
     state: dict[Any, Any] = {}
+    loaded = 0
     for part in parts:
         some = {n: v for n, v in saved["state"].items() if part_of.get(n, parts[0]) is part}
-        kind.load_state_dict(optimizer, {**saved, "state": some})
-        lend(optimizer, part)
+        try:
+            kind.load_state_dict(optimizer, {**saved, "state": some})
+            loaded += 1
+            lend(optimizer, part)
+        except Exception as error:
+            if not loaded:  # nothing has changed
+                raise
+            raise StallocError(
+                f"stalloc: the optimizer's states are lost: {loaded} of {len(parts)} parts were "
+                f"loaded; make room, and call load_state_dict() again: {error}"
+            ) from error
         state.update(optimizer.__dict__["state"])
     optimizer.__dict__["state"].update(state)

@@ -1,5 +1,7 @@
 """Steps of some parameters after the other, over the real PyTorch on the CPU."""
 
+import copy
+
 import pytest
 from offload_kit import adam, closures, memory, train
 from stalloc import StallocError, StallocWarning, _offload, _offload_step
@@ -174,11 +176,11 @@ class Room:
 
         def loaded(*args, **kwargs):
             self.loads -= 1
-            if self.loads == 0:
+            if self.loads in (0, self.again):
                 raise torch.OutOfMemoryError
             return cast(*args, **kwargs)
 
-        self.loads = 0
+        self.loads = self.again = 0
         monkeypatch.setattr(
             torch.optim.Optimizer, "_process_value_according_to_param_policy", loaded
         )
@@ -219,3 +221,17 @@ def test_states_that_do_not_fit_are_saved_and_loaded(parts, monkeypatch):
     assert room.loads < 0
     assert train(again, other, 2) == expected
     assert not room.awake
+
+
+def test_states_that_are_loaded_in_part_say_so(parts, monkeypatch):
+    """Steps that follow would begin anew with the states that are missing."""
+    net = deep()
+    optimizer = _offload.offload(adam(net), when="always")
+    train(net, optimizer, 2)
+    saved = copy.deepcopy(optimizer.state_dict())
+    room = Room(parts, monkeypatch)
+    room.loads, room.again = 9, -9
+    with pytest.raises(StallocError, match="states are lost: 1 of 4 .* again"):
+        optimizer.load_state_dict(saved)
+    optimizer.load_state_dict(saved)
+    assert len(optimizer.__dict__["state"]) == 8
