@@ -232,6 +232,27 @@ func TestPausedWhileClosed(t *testing.T) {
 	k.use()
 }
 
+// TestPausedWhileOpen: a use that ends while the region sleeps has ended, and the region lends its
+// memory after the next one.
+func TestPausedWhileOpen(t *testing.T) {
+	k := newAwayKit(t)
+	k.end(true)
+	k.use()
+	pools := []uint64{k.region}
+	if err := k.Pause(pools, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.EndAwake(k.region, 0, pool.Closing{Changed: true}); !errors.Is(err, ErrAsleep) {
+		t.Errorf("a region that sleeps is closed: %v", err)
+	}
+	if err := k.Resume(pools); err != nil {
+		t.Fatal(err)
+	}
+	k.use()
+	k.end(true)
+	k.closed()
+}
+
 // TestComesBackAhead: once a step was seen, its states are back before they are opened.
 func TestComesBackAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where the mover looks at the load when it means to

@@ -176,9 +176,6 @@ type Closing struct {
 
 // EndAwake closes a region: see actors.Device.EndAwake.
 func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
-	if p.sleeps(region) {
-		return ErrAsleep
-	}
 	if !p.policy.Indexed() { // GMLake maps handles at many places
 		p.warnOnce("regions lend nothing with pool:gmlake", nil)
 		return nil
@@ -187,9 +184,12 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	if err != nil {
 		return err
 	}
-	if m.uses > 1 || p.Host.Captures() > 0 { // it stays open
+	if m.uses > 1 || p.Host.Captures() > 0 || p.sleeps(region) { // it stays as it is
 		m.Changed(how.Changed)
 		m.uses = max(m.uses-1, 0)
+		if p.sleeps(region) {
+			return ErrAsleep
+		}
 		return nil
 	}
 	start := time.Now()
