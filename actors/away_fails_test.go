@@ -225,14 +225,23 @@ func TestAnotherRegionMakesRoom(t *testing.T) {
 	}
 }
 
-// TestPauseSaysWhy: with what the driver said.
+// TestPauseSaysWhy: with what the driver said. What it advises helps: contents that are discarded
+// are not copied.
 func TestPauseSaysWhy(t *testing.T) {
 	const unit = 64 * mem.MiB
 	gpu := sim.New(sim.Config{Capacity: 8 * unit})
 	dev := &partly{Device: gpu, to: 1 << 62}
 	k := newAwayKitOn(t, gpu, dev, unit)
 	k.end(true)
-	if err := k.Pause([]uint64{k.region}, true); !errors.Is(err, errFailing) {
+	pools := []uint64{k.region}
+	if err := k.Pause(pools, true); !errors.Is(err, errFailing) {
 		t.Error(err)
 	}
+	if err := k.Pause(pools, false); err != nil || gpu.Used() > 0 {
+		t.Errorf("%v are held of what was discarded: %v", gpu.Used(), err)
+	}
+	if err := k.Resume(pools); err != nil {
+		t.Error(err)
+	}
+	k.use()
 }

@@ -244,15 +244,18 @@ func (p *Pool) Closed(region uint64) (c Closed, closed bool) {
 	return Closed{m.Away, m.Leaving, away + leaving, m.before}, true
 }
 
-// allAway moves closed regions out completely before a pause, and waits for it. Then they sleep
-// already, and their contents are where those of closed regions are.
-func (p *Pool) allAway(pools []uint64) error {
+// allAway moves closed regions out completely before a pause that keeps contents, and waits for it.
+// Then they sleep already, and their contents are where those of closed regions are.
+func (p *Pool) allAway(pools []uint64, keep bool) error {
 	for _, pool := range pools {
 		if !p.isClosed(pool) {
 			continue
 		}
 		m := p.moved[pool]
 		p.refresh(m)
+		if !keep {
+			continue
+		}
 		_, err := m.Send(m.All, nil) // the device was waited for
 		p.awaitOut(nil, math.MaxInt64, math.MaxInt64)
 		if stays := m.All - m.Away; stays > 0 {

@@ -77,7 +77,7 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 		return err
 	}
 	p.Poll()
-	if err := p.allAway(pools); err != nil {
+	if err := p.allAway(pools, keep); err != nil {
 		return err
 	}
 	start, fresh := time.Now(), map[uint64]*backup.Copy{}
@@ -102,6 +102,11 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 	asleep, err := p.dev.Sleep(p.handlesOf(meant))
 	if !asleep {
 		return errors.Join(err, p.backups.Drop(fresh))
+	}
+	for _, pool := range pools {
+		if p.isClosed(pool) {
+			p.moved[pool].Sleeps()
+		}
 	}
 	maps.Copy(p.asleep, fresh)
 	p.applyLimit()

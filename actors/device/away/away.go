@@ -26,7 +26,7 @@
 // # Invariants
 //
 //   - memory sleeps only after its last use, that of freed blocks on other streams included, and if
-//     its backup has its contents;
+//     its backup has its contents, unless the program has discarded them (Sleeps);
 //   - a backup is valid from the end of a copy out until the region is closed as changed;
 //   - an open region is on the device, all of it.
 package away

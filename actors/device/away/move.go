@@ -132,6 +132,15 @@ func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
 	return n, err
 }
 
+// Sleeps says that all of a closed region sleeps, and that contents without a backup are lost.
+func (r *Region) Sleeps() {
+	for _, p := range r.parts {
+		p.state = away
+	}
+	r.forgetBatches()
+	r.recount()
+}
+
 func handlesOf(parts []*part) (handles []driver.Handle) {
 	for _, p := range parts {
 		handles = append(handles, p.handle)
@@ -216,6 +225,9 @@ func (r *Region) fetch(parts []*part) error {
 	}
 	r.copies = true
 	for _, p := range parts {
+		if !p.saved {
+			continue // they are lost
+		}
 		if err := r.link.copy(p, true); err != nil {
 			// Copies that have begun write to this memory: it sleeps again after them.
 			again := r.link.dev.Sync()
