@@ -17,6 +17,7 @@ package mover
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -146,6 +147,7 @@ func (m *Mover) note(now time.Duration, logged uint64) mem.Bytes {
 func (m *Mover) lookAt(p *pool.Pool, load mem.Bytes) time.Duration {
 	next, any := idle, false
 	leaving, kept := p.Settle(), mem.Bytes(0)
+	maps.DeleteFunc(m.regions, func(n uint64, _ *region) bool { return !p.Lends(n) })
 	for _, n := range m.expected() {
 		r := m.regions[n]
 		c, closed := p.Closed(n)

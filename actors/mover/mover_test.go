@@ -135,3 +135,16 @@ func TestLongRuns(t *testing.T) {
 		t.Errorf("it begins after %d, and the peak is at %d", got, 5*looks)
 	}
 }
+
+// TestForgotten: what the pool knows no more is forgotten here, too. Each optimizer has regions of
+// its own, and a program may make thousands.
+func TestForgotten(t *testing.T) {
+	l := newLooked()
+	for n := range uint64(9) {
+		l.Closed(n, n)
+	}
+	l.Opened(3, 10)
+	if l.lookAt(&pool.Pool{}, 0); len(l.regions) > 0 {
+		t.Errorf("%d regions of a pool that has none are kept", len(l.regions))
+	}
+}

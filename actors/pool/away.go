@@ -227,6 +227,9 @@ func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	return err
 }
 
+// Lends reports whether a region was closed once, and was not forgotten since (forgetMoved).
+func (p *Pool) Lends(region uint64) bool { return p.moved[region] != nil }
+
 // Closed is what the mover needs to know of a closed region.
 type Closed struct {
 	Away, Leaving mem.Bytes // of it
