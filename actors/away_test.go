@@ -10,6 +10,7 @@ import (
 	"stalloc/actors/pool"
 	"stalloc/actors/region"
 	"stalloc/cuda/sim"
+	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -253,33 +254,42 @@ func TestPausedWhileOpen(t *testing.T) {
 	k.closed()
 }
 
-// TestComesBackAhead: once a step was seen, its states are back before they are opened.
+// TestComesBackAhead: once a step was seen, its states are back before they are opened. Handles may
+// be set to be larger than what comes back at once.
 func TestComesBackAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where the mover looks at the load when it means to
-		k := newAwayKit(t)
-		step := func() {
-			k.use()
-			k.end(true)
-			var live []mem.Addr
-			for range 7 {
-				live = append(live, k.ask(128*mem.MiB))
-				time.Sleep(10 * time.Millisecond)
-			}
-			k.release(live...)
-		}
-		for range 3 { // in the first nothing left ahead, the second was seen
-			step()
-		}
-		time.Sleep(time.Second)
-		if s := k.Stats(); s.Asleep > 0 {
-			t.Fatalf("%v are still away", s.Asleep)
-		}
-		step() // it makes way again
+	for _, part := range []int{onerange.DefaultConfig().HandlePart, 1} {
+		synctest.Test(t, func(t *testing.T) { comesBackAhead(t, part) })
+	}
+}
+
+// comesBackAhead runs where the mover looks at the load when it means to.
+func comesBackAhead(t *testing.T, part int) {
+	cfg := onerange.DefaultConfig()
+	cfg.HandlePart, cfg.HandleMost = part, 128*mem.MiB
+	gpu := sim.New(sim.Config{Capacity: mem.GiB})
+	k := newAwayKitWith(t, gpu, gpu, 128*mem.MiB, Options{Inline: true, Range: cfg})
+	step := func() {
 		k.use()
-		if peak := k.gpu.Peak(); peak > mem.GiB {
-			t.Errorf("the device held %v", peak)
+		k.end(true)
+		var live []mem.Addr
+		for range 7 {
+			live = append(live, k.ask(128*mem.MiB))
+			time.Sleep(10 * time.Millisecond)
 		}
-	})
+		k.release(live...)
+	}
+	for range 3 { // in the first nothing left ahead, the second was seen
+		step()
+	}
+	time.Sleep(time.Second)
+	if s := k.Stats(); s.Asleep > 0 {
+		t.Fatalf("%v are still away", s.Asleep)
+	}
+	step() // it makes way again
+	k.use()
+	if peak := k.gpu.Peak(); peak > mem.GiB {
+		t.Errorf("the device held %v", peak)
+	}
 }
 
 // TestRequestTakesItsShortfall: a large request, most of which idle memory serves, makes no more

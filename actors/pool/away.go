@@ -213,14 +213,15 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	return nil
 }
 
-// Prefetch brings back as much of a region as fits, at most `most`: see actors.Device.Prefetch.
+// Prefetch brings back as much of a region as fits, at most `most` or a handle: see
+// actors.Device.Prefetch.
 func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	m := p.moved[region]
 	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
 		return nil
 	}
 	p.refresh(m)
-	err := p.fetch(m, m.Away, most, false)
+	err := p.fetch(m, m.Away, max(most, p.Handle), false)
 	if errors.Is(err, driver.ErrOutOfMemory) {
 		return nil // the rest comes with its use
 	}

@@ -80,6 +80,7 @@ type Window struct {
 	Total   mem.Bytes // the device's memory, 0 where it cannot be had
 	Largest mem.Bytes // no block can be larger
 	Small   mem.Bytes // requests up to this have an arena of their own
+	Handle  mem.Bytes // no handle is larger
 }
 
 // state is what a pool still does. It only goes up.
@@ -129,7 +130,7 @@ func New(dev device.Device, env Env, layout onerange.Config, gm *gmlake.Config) 
 	p.order = order.New(p.policy, order.Config{NoWait: layout.Without.Has(without.Wait),
 		NoLend: layout.Without.Has(without.Lend), NoPending: !p.policy.Indexed()})
 	p.applyLimit()
-	p.Small = layout.SmallLimit
+	p.Small, p.Handle = layout.SmallLimit, layout.HandleMost
 	p.Largest = min(p.Size/2, onerange.Largest)
 	if total > 0 {
 		p.Largest = min(p.Largest, total)
