@@ -152,8 +152,9 @@ class Offloader:
     def _begin(self, tensor: Any) -> Cycle:
         self._finish()
         link, kinds = self._link, self.kinds
-        retries = link.retries()
-        if retries > self._retries:
+        retries, plan = link.retries(), self._schedule
+        # Less helps only where more can leave.
+        if retries > self._retries and (self._fits or plan is not None and not plan.over):
             kinds.limit -= kinds.limit // 64
             kinds.forget()
         self._retries = retries

@@ -1,12 +1,14 @@
 """Saved tensors that move, where memory or what is saved is not as usual."""
 
+import contextlib
 import importlib.util
 
 import pytest
 
 if importlib.util.find_spec("torch") is not None:
     import torch
-    from test_activations import MIB, offloading
+    from slow_link import Meter
+    from test_activations import MIB, offloading, train
 
 pytestmark = pytest.mark.torch
 
@@ -32,3 +34,21 @@ def test_memory_that_is_short_in_a_backward_pass_loses_nothing():
         short[0], x.grad = False, None
         loss.backward()
         assert torch.equal(x.grad, expected)
+
+
+def test_steps_that_are_short_of_memory_are_planned():
+    """Something else is short in each step. The limit falls as long as more can leave by it."""
+    with Meter() as meter:
+        before, *_ = train(4, contextlib.nullcontext, meter)
+    with offloading(before[-1] - 16 * MIB) as (offloader, hooks, meter):
+        retries = iter(range(99))
+        offloader._link.retries = lambda: next(retries)
+        limits = []
+
+        def settle():
+            offloader.kinds.settle()
+            limits.append(offloader.kinds.limit)
+
+        train(22, hooks, meter, settle)
+        assert limits[1] == before[-1] - 16 * MIB > limits[-1] == limits[-6]
+        assert offloader.counts()["planned"] >= 6
