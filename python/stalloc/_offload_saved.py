@@ -33,7 +33,7 @@ def methods(torch: ModuleType, kind: Any) -> dict[str, Any]:
         try:
             kind.load_state_dict(self, state_dict)
             return
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, StallocError):  # of what is loaded, or what was there
             if offloaded is None or offloaded.over:
                 raise
         # Not while the error is handled: it refers to what was loaded before.

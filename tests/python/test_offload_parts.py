@@ -178,7 +178,7 @@ class Room:
             self.loads -= 1
             if self.loads in (0, self.again):
                 raise torch.OutOfMemoryError
-            return cast(*args, **kwargs)
+            return cast(*args, **kwargs).clone()  # as from the host to the device
 
         self.loads = self.again = 0
         monkeypatch.setattr(
@@ -235,3 +235,25 @@ def test_states_that_are_loaded_in_part_say_so(parts, monkeypatch):
         optimizer.load_state_dict(saved)
     optimizer.load_state_dict(saved)
     assert len(optimizer.__dict__["state"]) == 8
+
+
+@pytest.mark.parametrize("name", ["AdamW", "SGD"])
+def test_states_are_loaded_while_others_are_away(parts, monkeypatch, name):
+    """As when a program goes back to a checkpoint. The old states do not fit beside the new ones."""
+    import torch
+
+    def made(net):
+        return getattr(torch.optim, name)(net.parameters(), lr=0.01, **momentum)
+
+    momentum = {"momentum": 0.9} if name == "SGD" else {}
+    plain, net = deep(), deep()
+    reference, optimizer = made(plain), _offload.offload(made(net), when="always")
+    train(plain, reference, 2)
+    train(net, optimizer, 2)
+    saved = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
+    train(net, optimizer, 1)
+    Room(parts, monkeypatch)
+    net.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1])
+    del saved
+    assert train(net, optimizer, 2) == train(plain, reference, 2)
