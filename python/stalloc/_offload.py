@@ -95,9 +95,15 @@ class _Offloaded:
         self._after(optimizer)
 
     def wake(self) -> None:
-        """Brings the states back for the current streams."""
-        for part in self.parts:
-            part.wake()
+        """Brings the states back for the current streams: all, or none that was away."""
+        away = [part for part in self.parts if part.away]
+        try:
+            for part in away:
+                part.wake()
+        except StallocError:
+            for part in away:  # else they would fill the device until the next step
+                part.lend(self.always, set())
+            raise
 
     def read(self) -> None:
         """The program reads the states."""

@@ -257,3 +257,14 @@ def test_states_are_loaded_while_others_are_away(parts, monkeypatch, name):
     optimizer.load_state_dict(saved[1])
     del saved
     assert train(net, optimizer, 2) == train(plain, reference, 2)
+
+
+def test_a_read_that_fails_leaves_room(parts, monkeypatch):
+    """What came back for it leaves again: a forward pass may need its memory."""
+    net = deep()
+    optimizer = _offload.offload(adam(net), when="always")
+    train(net, optimizer, 2)
+    room = Room(parts, monkeypatch)
+    with pytest.raises(StallocError, match="stays on the host"):
+        _ = optimizer.state
+    assert not room.awake and "begin" in parts.calls
