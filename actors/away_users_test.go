@@ -104,3 +104,28 @@ func TestRequestsBesideWhatLeaves(t *testing.T) {
 		t.Errorf("%v are away, not 512 MiB", k.Stats().Asleep)
 	}
 }
+
+// TestOthersMemoryIsBack: the driver has refused memory while another process had it. Once that has
+// gone, nothing leaves any more.
+func TestOthersMemoryIsBack(t *testing.T) {
+	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB})
+	k := newAwayKitOn(t, gpu, gpu, 128*mem.MiB)
+	others, err := gpu.Create(7 * mem.GiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.step(6)
+	if k.Stats().Backup == 0 {
+		t.Error("nothing was short")
+	}
+	if err := gpu.Release(others); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // in 16 it is remembered
+		k.step(6)
+	}
+	if s := k.Stats(); s.Asleep > 0 {
+		t.Errorf("%v are away, and %v of %v are used", s.Asleep, gpu.Used(), 8*mem.GiB)
+	}
+	k.use()
+}

@@ -161,10 +161,14 @@ func (p *Pool) lending(except *moved) iter.Seq[*moved] {
 // more, it is what was held then, or at most since.
 func (p *Pool) MostHeld() mem.Bytes {
 	limit := p.mayHold()
-	if full := max(p.full, p.reserved()); p.full > 0 && (limit == 0 || full < limit) {
-		return full
+	if p.full == 0 {
+		return limit
 	}
-	return limit
+	p.full = max(p.full, p.reserved())
+	if limit == 0 {
+		return p.full
+	}
+	return min(p.full, limit)
 }
 
 // Closing says how a region is closed.
