@@ -58,11 +58,12 @@ def caller_of(depth: int) -> str:
 
 
 def check_version(tensor: Any, version: int, one: Any) -> None:
-    """Raises the error that autograd would raise if it could look through hooks. `one` has a shape."""
+    """Raises the error that autograd would raise if it could look through hooks, with a shape."""
     if tensor._version != version:
+        shape = list(one.shape)
         raise RuntimeError(
             f"one of the variables needed for gradient computation has been modified by an inplace "
-            f"operation: [{tensor.type()} {list(one.shape)}] is at version {tensor._version}; expected "
+            f"operation: [{tensor.type()} {shape}] is at version {tensor._version}; expected "
             f"version {version} instead. It was saved within stalloc.offload_activations()."
         )
 

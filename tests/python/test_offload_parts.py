@@ -224,7 +224,7 @@ def test_states_that_do_not_fit_are_saved_and_loaded(parts, monkeypatch):
 
 
 def test_states_that_are_loaded_in_part_say_so(parts, monkeypatch):
-    """Steps that follow would begin anew with the states that are missing."""
+    """Steps that follow would begin the missing states with zeros."""
     net = deep()
     optimizer = _offload.offload(adam(net), when="always")
     train(net, optimizer, 2)
@@ -239,7 +239,7 @@ def test_states_that_are_loaded_in_part_say_so(parts, monkeypatch):
 
 @pytest.mark.parametrize("name", ["AdamW", "SGD"])
 def test_states_are_loaded_while_others_are_away(parts, monkeypatch, name):
-    """As when a program goes back to a checkpoint. The old states do not fit beside the new ones."""
+    """As when a program goes back to a checkpoint, and old states do not fit beside new ones."""
     import torch
 
     def made(net):
