@@ -105,3 +105,38 @@ func (p *Pool) aside(do func()) {
 	defer p.Host.Lock()
 	do()
 }
+
+// Prefetch brings back as much of a region as fits, at most `most` or a handle: see
+// actors.Device.Prefetch.
+func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
+	m := p.moved[region]
+	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
+		return nil
+	}
+	p.refresh(m)
+	err := p.fetch(m, m.Away, max(most, p.Handle), false)
+	if errors.Is(err, driver.ErrOutOfMemory) {
+		return nil // the rest comes with its use
+	}
+	return err
+}
+
+// Lends reports whether a region was closed once, and was not forgotten since (forgetMoved).
+func (p *Pool) Lends(region uint64) bool { return p.moved[region] != nil }
+
+// Closed is what the mover needs to know of a closed region.
+type Closed struct {
+	Away, Leaving mem.Bytes // of it
+	Out           mem.Bytes // away or leaving, of all regions
+	Wanted        mem.Bytes // the most that was held or away, the last time that it was closed
+}
+
+// Closed returns how a region is; false: it is in use, or was never closed.
+func (p *Pool) Closed(region uint64) (c Closed, closed bool) {
+	m := p.moved[region]
+	if m == nil || m.IsOpen() {
+		return c, false
+	}
+	away, leaving := p.out(nil)
+	return Closed{m.Away, m.Leaving, away + leaving, m.before}, true
+}
