@@ -136,7 +136,7 @@ static int probed(const struct sleep_call *x, int device)
 	return UNCHANGED;
 }
 
-/* Without a backup, what has gone to sleep has lost its bytes. */
+/* Without a backup, what has gone to sleep has lost its bytes, in a region that lends, too. */
 static void update_model(const struct sleep_call *x, int device, bool keep)
 {
 	int now = reported(x, device);
@@ -144,9 +144,9 @@ static void update_model(const struct sleep_call *x, int device, bool keep)
 	for (int i = 0; i < BLOCKS; i++) {
 		struct block *b = &model.blocks[i];
 		if (!b->p.at || b->p.device != device || !names_region(x, b->region) ||
-		    !block_awake(b))
+		    b->plain || b->shared || model.asleep[device][b->region])
 			continue;
-		if (now == DONE && x->pauses && !keep && !b->shared && !b->plain) b->lost = true;
+		if (now == DONE && x->pauses && !keep) b->lost = true;
 	}
 	for (int r = 0; r < REGIONS; r++)
 		if (names_region(x, r) && now == DONE) model.asleep[device][r] = x->pauses;
