@@ -178,7 +178,8 @@ func (e *Engine) empty(h uint32) bool {
 // Forget forgets the streams that hold nothing any more, but for those that keep says, and
 // returns them. Their numbers are used again.
 func (e *Engine) Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID) {
-	e.maybeEmpty = slices.DeleteFunc(e.maybeEmpty, func(h uint32) bool {
+	slices.Sort(e.maybeEmpty) // one that is kept may be emptied in step after step
+	e.maybeEmpty = slices.DeleteFunc(slices.Compact(e.maybeEmpty), func(h uint32) bool {
 		c := &e.heaps[h]
 		switch {
 		case !e.empty(h), c.pool != 0 && !e.isUncaptured(c):

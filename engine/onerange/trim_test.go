@@ -2,6 +2,7 @@ package onerange
 
 import (
 	"fmt"
+	"testing"
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -32,4 +33,26 @@ func (d *device) memory() (n mem.Bytes) {
 		}
 	}
 	return n
+}
+
+// TestEmptiedStepAfterStep: a stream that is kept, and holds nothing at the end of each step, is
+// one thing to look at, however many steps there were.
+func TestEmptiedStepAfterStep(t *testing.T) {
+	d := newDevice(DefaultConfig())
+	for req := range uint64(100) {
+		err := d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: mem.MiB})
+		if err == nil {
+			err = d.free(req)
+		}
+		if err == nil {
+			err = d.trim(0, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.eng.Forget(func(mem.StreamID) bool { return true })
+	}
+	if n := len(d.eng.maybeEmpty); n > 1 {
+		t.Errorf("%d streams are to be looked at, there is one", n)
+	}
 }
