@@ -3,11 +3,13 @@ package onerange
 import (
 	"math/bits"
 	"slices"
+
+	"stalloc/engine"
 )
 
 // The window is cut into extents of a power of two pages, one for each view and some for each
-// arena. What is given back is kept by size and never merged: the window is thousands of times
-// larger than a device, and a view's size is one that comes again.
+// arena. What is given back is kept by size and never merged: a view's size is one that comes
+// again, and the window is fifty times as large as a device.
 type addresses struct {
 	next  unit // never used from here on
 	limit unit
@@ -22,22 +24,47 @@ type extent struct {
 
 func (x extent) room() unit { return pageUnits << x.class }
 
-// get returns an extent of at least n units.
+// get returns an extent of at least n units: one that was given back, a new one or, where there are
+// no more, a larger one that was given back.
 func (w *addresses) get(n unit) (x extent, ok bool) {
-	x = extent{w.next, uint8(bits.Len64(uint64(pagesOf(n)/pageUnits - 1)))}
-	if spare := &w.spare[x.class]; len(*spare) > 0 {
-		x.at = (*spare)[len(*spare)-1]
-		*spare = (*spare)[:len(*spare)-1]
-		return x, true
+	least := extent{w.next, uint8(bits.Len64(uint64(pagesOf(n)/pageUnits - 1)))}
+	for c := least.class; int(c) < len(w.spare); c++ {
+		if spare := &w.spare[c]; len(*spare) > 0 {
+			x = extent{(*spare)[len(*spare)-1], c}
+			*spare = (*spare)[:len(*spare)-1]
+			return x, true
+		}
+		if least.at+least.room() <= w.limit {
+			w.next += least.room()
+			return least, true
+		}
 	}
-	if x.at+x.room() > w.limit {
-		return extent{}, false
-	}
-	w.next += x.room()
-	return x, true
+	return extent{}, false
 }
 
 func (w *addresses) put(x extent) { w.spare[x.class] = append(w.spare[x.class], x.at) }
+
+// reuse gives back the addresses of an idle view, the smallest with n units: no others are left. A
+// program whose blocks neither come again nor nest has ever more views. False: there is none.
+func (e *Engine) reuse(n unit, out []engine.Op) ([]engine.Op, bool) {
+	best := uint32(0)
+	for x := 1; x < len(e.views); x++ {
+		v := &e.views[x]
+		if v.arena == 0 || v.block != 0 || v.dirty || v.inArena || v.unmapFailed || v.room() < n ||
+			e.isCaptured(v.arena) {
+			continue
+		}
+		if best == 0 || v.class < e.views[best].class {
+			best = uint32(x)
+		}
+	}
+	if best == 0 {
+		e.act.reason = engine.RefusedWindow
+		return out, false
+	}
+	e.picks = append(e.picks[:0], best)
+	return e.unmapViews(out), true
+}
 
 // extend gives an arena more addresses: the first stream's as many as the device has
 // memory, others few, and each time twice as many.

@@ -3,12 +3,11 @@ package onerange
 import "stalloc/engine"
 
 // growFor makes a gap of n units by new handles, in the void where the fewest are
-// missing. False: the limit forbids it, or there are no addresses.
+// missing. If there are no addresses, a view makes way. False: the limit forbids it, or none can.
 func (e *Engine) growFor(n unit, out []engine.Op) ([]engine.Op, bool) {
 	v, missing, ok := e.bestVoid(e.act.arena, n)
 	if !ok {
-		e.act.reason = engine.RefusedWindow
-		return out, false
+		return e.reuse(n, out)
 	}
 	return e.grow(v, missing, out)
 }
@@ -17,8 +16,7 @@ func (e *Engine) growFor(n unit, out []engine.Op) ([]engine.Op, bool) {
 func (e *Engine) growBy(missing unit, out []engine.Op) ([]engine.Op, bool) {
 	v, _, ok := e.bestVoid(e.act.arena, 0)
 	if !ok {
-		e.act.reason = engine.RefusedWindow
-		return out, false
+		return e.reuse(pageUnits, out)
 	}
 	c := &e.arenas[e.act.arena].voids[v]
 	return e.grow(v, min(missing, c.hi-c.lo), out)

@@ -70,8 +70,9 @@ func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 		c.offset = e.pickNew()
 		x, ok := e.window.get(e.units(e.picks))
 		if !ok {
-			a.viewFailed, a.reason = true, engine.RefusedWindow
-			return out, false
+			out, ok = e.reuse(e.units(e.picks), out)
+			a.viewFailed = !ok
+			return out, ok
 		}
 		c.view = e.newView(view{arena: a.arena, extent: x})
 	}
