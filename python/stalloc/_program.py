@@ -18,6 +18,15 @@ from typing import Any
 _kept: list[dict[str, Any]] = []
 
 
+def split(parser: argparse.ArgumentParser, args: argparse.Namespace, words: list[str]) -> None:
+    """Takes a program and its arguments apart. A "--" in front ends the options before them."""
+    if words[:1] == ["--"]:
+        words = words[1:]
+    if not words:
+        parser.error("name a script to run, or a module after -m")
+    args.program, args.arguments = words[0], words[1:]
+
+
 def check(parser: argparse.ArgumentParser, program: str, module: bool) -> None:
     """Ends the process with an error if there is no such program."""
     if not module:

@@ -88,10 +88,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     )
     with printing(parser.prog):
         args = parser.parse_args(argv)
-    words = args.m if args.m is not None else args.program
-    if not words:
-        parser.error("name a script to run, or a module after -m")
-    args.module, args.program, args.arguments = args.m is not None, words[0], words[1:]
+    args.module = args.m is not None
+    _program.split(parser, args, args.m if args.module else args.program)
     _program.check(parser, args.program, args.module)
     own = args.program if args.module else Path(os.path.abspath(args.program)).stem
     args.name = args.name or own

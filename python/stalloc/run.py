@@ -14,22 +14,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, Optional
+from typing import Optional
 
 from . import _auto, _config, _library, _program, _session, _summary, activations
 from ._errors import SettingError, StallocError
 from ._printing import Parser, printing
 
 
-class _Parser(Parser):
-    def error(self, message: str) -> NoReturn:
-        if "PROGRAM" in message:  # it is missing, and its arguments are not
-            message = "name a script to run, or a module after -m"
-        super().error(message)
-
-
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="stalloc run",
         usage="%(prog)s [options] (PROGRAM | -m MODULE) [arguments...]",
         description=(__doc__ or "").splitlines()[0],
@@ -59,10 +52,16 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     summary.add_argument("--no-summary", action="store_true", help="print no summary at the end")
     summary.add_argument("--summary", metavar="FILE", help="also write the counters as JSON")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
-    parser.add_argument("program", metavar="PROGRAM", help="a script, a folder or a module")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
+    # One for both: of two, argparse takes a "--" that follows the first for its own.
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="PROGRAM",
+        help="a script, a folder or a module, and its own arguments",
+    )
     with printing(parser.prog):
         args = parser.parse_args(argv)
+    _program.split(parser, args, args.program)
     folder = os.path.dirname(os.path.abspath(args.summary or ""))
     if "%r" not in folder and not os.path.isdir(folder):
         parser.error(

@@ -63,6 +63,12 @@ def test_a_folder_runs_as_it_would(recorded, tmp_path):
     assert path.read_text().startswith("# workload my_program torch")
 
 
+def test_two_dashes_end_the_options(recorded, tmp_path):
+    (tmp_path / "it.py").write_text("import sys\nassert sys.argv[1:] == ['--', 'x']\n")
+    command = ["-o", str(tmp_path / "it.csv"), "--", str(tmp_path / "it.py"), "--", "x"]
+    assert record.main(command) == 0
+
+
 @pytest.mark.parametrize("module", [False, True])
 def test_a_path_without_the_programs_folder_is_kept(recorded, tmp_path, monkeypatch, module):
     """python -I, -P and PYTHONSAFEPATH put no folder first: none is there to be replaced."""

@@ -39,6 +39,13 @@ def test_a_module_runs_as_it_would(training):
     assert SUMMARY.fullmatch(err), err
 
 
+@pytest.mark.parametrize("program", [("train.py",), ("-m", "train")])
+def test_two_dashes_behind_the_program_are_its_own(training, program):
+    out, _ = training.start(*RUN, *program, "--", "--lr")
+    plain, _ = training.start(*program, "--", "--lr")
+    assert out == plain.replace("native", "pluggable")
+
+
 def test_a_folder_runs_as_it_would(training):
     folder = training.folder / "work" / "package"
     folder.mkdir()
