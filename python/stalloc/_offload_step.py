@@ -5,7 +5,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, Optional
 
 from . import _offload_state
 from ._offload_part import Part
@@ -14,7 +14,7 @@ from ._offload_part import Part
 PART = 512 << 20
 
 
-def undivided(torch: ModuleType, optimizer: Any) -> Callable[..., Any] | None:
+def undivided(torch: ModuleType, optimizer: Any) -> Optional[Callable[..., Any]]:
     """The step without hooks of an optimizer that treats each parameter by itself; else None.
 
     PyTorch's own do, but for LBFGS. Other classes may keep in a group what they count in a step.
