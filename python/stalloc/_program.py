@@ -11,11 +11,6 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
-
-# The program's globals, kept until Python exits as in a separate process: dropping them earlier
-# would free what they hold.
-_kept: list[dict[str, Any]] = []
 
 
 def split(parser: argparse.ArgumentParser, args: argparse.Namespace, words: list[str]) -> None:
@@ -74,18 +69,18 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
     """`python path arguments...`: path is a file, or a folder or archive with a __main__.py."""
     sys.argv = [path, *arguments]
     if os.path.isdir(path) or zipfile.is_zipfile(path):
-        _first_on_path(os.path.abspath(path))
-        _kept.append(runpy.run_path(os.path.abspath(path), run_name="__main__"))
+        if _adds_folder():
+            sys.path.pop(0)
+        sys.path.insert(0, os.path.abspath(path))
+        _run_as_main("__main__", False)
         return
     # Not runpy: it would give the program's argv[0] and __file__ the same text, and take its
     # module away when it ends.
     _first_on_path(os.path.dirname(os.path.realpath(path)))
-    main = ModuleType("__main__")
+    main = _new_main()
     main.__file__ = os.path.abspath(path)
-    main.__dict__["__builtins__"] = builtins
     with io.open_code(main.__file__) as file:
         code = compile(file.read(), main.__file__, "exec", dont_inherit=True)
-    sys.modules["__main__"] = main
     exec(code, main.__dict__)
 
 
@@ -93,10 +88,28 @@ def run_module(name: str, arguments: Sequence[str]) -> None:
     """`python -m name arguments...`"""
     sys.argv = [name, *arguments]
     _first_on_path(os.getcwd())
-    _kept.append(runpy.run_module(name, run_name="__main__", alter_sys=True))
+    _run_as_main(name, True)
+
+
+def _run_as_main(name: str, named: bool) -> None:
+    """What Python's own -m calls. runpy's public functions take __main__ and argv[0] away when the
+    module ends, and threads and exit handlers still need them."""
+    _new_main()
+    runpy._run_module_as_main(name, named)  # type: ignore[attr-defined]
+
+
+def _new_main() -> ModuleType:
+    """The program's module instead of ours; it stays until Python exits."""
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    return main
 
 
 def _first_on_path(folder: str) -> None:
     """Replaces our folder by the program's on Python's path, if Python has added ours."""
-    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    if _adds_folder():
         sys.path[0] = folder
+
+
+def _adds_folder() -> bool:
+    return not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))

@@ -53,6 +53,18 @@ def test_a_folder_runs_as_it_would(training):
     assert training.start(*RUN, "package", "x") == training.start("package", "x")
 
 
+def test_what_runs_after_the_program_finds_its_module(training):
+    """Pickle looks there for the classes of what an exit handler saves."""
+    folder = training.folder / "work" / "saves_at_exit"
+    folder.mkdir()
+    (folder / "__main__.py").write_text(
+        "import atexit, pickle, sys\nclass State: pass\n"
+        "atexit.register(lambda: print(len(pickle.dumps(State())), sys.argv))\n"
+    )
+    for program in (["saves_at_exit"], ["-m", "saves_at_exit"], ["saves_at_exit/__main__.py"]):
+        assert training.start(*RUN, *program, "x") == training.start(*program, "x")
+
+
 def test_exit_status_and_errors_are_the_program_s(training):
     ends = training.folder / "work" / "ends.py"
     ends.write_text("import sys, torch\nsys.exit(7)\n")
