@@ -33,7 +33,8 @@ f is at most half a millisecond late (--poll sets the interval; see record_poll.
 and while a graph is captured, it has the time of the next request, when PyTorch checks.
 
 Limits: one device: under torchrun the process's own (LOCAL_RANK), otherwise the current one when
-the script starts, or --device. os._exit() in the script loses the recording.
+the script starts, or --device. The script ends with its main thread: what its other threads request
+after that is not recorded. os._exit() in the script loses the recording.
 """
 
 import argparse
