@@ -47,9 +47,12 @@ _finder = _Finder()
 
 
 def arm(then: Callable[[], None]) -> None:
-    """Calls `then` after the first import of torch; does nothing if torch is imported already."""
+    """Calls `then` after the first import of torch, or at once if torch is imported already."""
+    if "torch" in sys.modules:
+        then()
+        return
     _finder.then = then
-    if "torch" not in sys.modules and _finder not in sys.meta_path:
+    if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
 
 

@@ -180,6 +180,12 @@ def test_environment_enables_when_torch_is_imported(training):
     assert err == "stalloc stays off: STALLOC=maybe in the environment; set it to 1, strict or 0\n"
 
 
+def test_torch_that_is_imported_already(training):
+    """By another package's .pth file."""
+    out, err = training.start("-c", "import torch\n" + HOOK + PROGRAM, STALLOC="strict")
+    assert "pluggable" in out and SUMMARY.fullmatch(err), err
+
+
 def test_program_s_own_call_comes_before_the_environment(training):
     text = HOOK + "import stalloc; assert stalloc.enable(log='error')\n" + PROGRAM
     out, err = training.start("-c", text, STALLOC="1", PYTHONWARNINGS="error")
