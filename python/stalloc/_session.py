@@ -108,7 +108,8 @@ def is_recording() -> bool:
 def mark(text: str) -> None:
     """Sets a mark such as "forward" or "epoch 2" in a recording. Without one it does nothing.
 
-    "step 0" is special: it says that the set-up ends and the first step begins here.
+    "step 0" is special: it says that the set-up ends and the first step begins here. Other
+    texts that begin with "step " begin a step, too, as step() does, and "end" ends the last one.
     """
     if _session.recording is not None:
         _session.recording.mark(text)
