@@ -1,5 +1,6 @@
 """stalloc.enable(): settings, PyTorch and the library are checked, then stalloc serves."""
 
+import contextlib
 import os
 import warnings
 from collections.abc import Mapping
@@ -66,6 +67,9 @@ def enable(
 def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel: int) -> bool:
     """Does enable()'s work. Warnings name the line `stacklevel` calls above."""
     session = _session._session
+    # Before the lock: a thread that imports torch may wait for it, in its turn to enable.
+    with contextlib.suppress(StallocError):
+        _torch.load()
     with session.lock:
         merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)
         if session.recording is not None:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from programs import ROOT
-from training import PROGRAM, Training
+from training import CONF, PROGRAM, Training
 
 RUN = ("-m", "stalloc.run")
 # Python reads a .pth file where packages are installed. This does it with the source tree's.
@@ -178,6 +178,32 @@ def test_environment_enables_when_torch_is_imported(training):
         assert "native" in out and err == ""
     _, err = training.start("-c", HOOK, STALLOC="maybe")
     assert err == "stalloc stays off: STALLOC=maybe in the environment; set it to 1, strict or 0\n"
+
+
+def test_a_thread_enables_while_another_imports_torch(training):
+    both = """
+import os, sys, threading, time
+import stalloc
+from stalloc import _hook
+asked, imported = threading.Event(), threading.Event()
+class Driver:
+    def __fspath__(self):  # enable() asks for it early
+        asked.set()
+        imported.wait(2)
+        time.sleep(0.1)
+        return os.environ["DRIVER"]
+then = _hook._finder.then
+_hook._finder.then = lambda: (imported.set(), then())
+thread = threading.Thread(target=stalloc.enable, kwargs={"driver": Driver()}, daemon=True)
+thread.start()
+asked.wait(60)
+import torch
+thread.join(60)
+print(thread.is_alive(), stalloc.is_enabled())
+"""
+    driver = CONF.partition(",")[0].removeprefix("driver:")
+    out, _ = training.start("-c", HOOK + both, STALLOC="1", DRIVER=driver)
+    assert out == "False True\n"
 
 
 def test_torch_that_is_imported_already(training):

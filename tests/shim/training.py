@@ -21,6 +21,7 @@ from pathlib import Path
 sys.path.append({str(DOUBLES)!r})
 import faketorch
 torch = sys.modules["torch"] = faketorch.FakeTorch(Path(__file__).parent)
+torch.__spec__ = __spec__  # other threads wait for the import
 sys.modules["torch.optim.optimizer"] = torch.optimizers
 """
 
