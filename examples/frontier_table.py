@@ -127,7 +127,7 @@ def cell(found, column):
 
 def gain(row, column):
     peer, known = row.peer(), row.gain(column)
-    if known is not None:
+    if known is not None and not (known < 0 and row.found[column].least):  # which says nothing
         return "≥ " * row.found[column].least + percent(known)
     return "alone" if peer == 0 and row.found.get(column) else "–"
 
@@ -147,8 +147,9 @@ def summaries(known):
         most = max(gains, key=gains.get)
         least = min(gains, key=gains.get)
         alone = [str(row.size) for row in known if row.peer() == 0 and row.found.get(column)]
+        sizes = "size" if len(gains) == 1 else "sizes"
         text = (
-            f"{HEADS[column]} over the best peer, {len(gains)} sizes: median "
+            f"{HEADS[column]} over the best peer, {len(gains)} {sizes}: median "
             f"{percent(statistics.median(gains.values()))}, "
             f"most {percent(gains[most])} at {most} GiB, "
             f"least {percent(gains[least])} at {least} GiB"
