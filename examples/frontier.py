@@ -6,7 +6,7 @@
     python examples/frontier.py --json frontier.jsonl --table          # the tables so far
 
 A size is what the allocator may hold (ballast.py says how it is limited). At each size each
-allocator trains in the fastest way that fits: micro-batches of 1 to 8 sequences, no layer
+allocator trains in the fastest way that fits: micro-batches of 1 to 16 sequences, no layer
 recomputed, every second or every one; with stalloc also what leaves for the host, optimizer states,
 activations or both (frontier_search.py). Steps have the same tokens in all ways.
 

@@ -9,7 +9,7 @@ import (
 
 // The window is cut into extents of a power of two pages, one for each view and some for each
 // arena. What is given back is kept by size and never merged: a view's size is one that comes
-// again, and the window is fifty times as large as a device.
+// again, and the window is tens of times as large as a device.
 type addresses struct {
 	next  unit // never used from here on
 	limit unit
