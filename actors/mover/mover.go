@@ -42,7 +42,9 @@ type Mover struct {
 	regions map[uint64]*region
 	running bool
 	stop    bool
-	opened  uint64 // openings so far
+	opened  uint64    // openings so far
+	low     mem.Bytes // the least load since a region was closed last
+	rose    bool      // and since then it rose, as by a large request
 }
 
 // region is the mover's state for a region that was closed.
@@ -85,6 +87,7 @@ func (m *Mover) Closed(n, logged uint64) {
 	r.since, r.start = now, logged
 	r.now = run{}
 	r.note(now, load, load, logged)
+	m.low, m.rose = load, false
 	if !m.running && !m.stop {
 		m.running = true
 		m.Go(m.run)
@@ -135,6 +138,8 @@ func (m *Mover) look() (next time.Duration) {
 // note looks at the load, for each closed region, and returns it.
 func (m *Mover) note(now time.Duration, logged uint64) mem.Bytes {
 	load, high := m.Load()
+	m.rose = m.rose || high >= m.low+pool.Large
+	m.low = min(m.low, load)
 	for _, r := range m.regions {
 		if r.closed {
 			r.note(now, load, high, logged)
@@ -146,6 +151,9 @@ func (m *Mover) note(now time.Duration, logged uint64) mem.Bytes {
 // lookAt fetches a part of one region if it is time, at a load.
 func (m *Mover) lookAt(p *pool.Pool, load mem.Bytes) time.Duration {
 	next, any := idle, false
+	if m.rose {
+		p.Leave()
+	}
 	leaving, kept := p.Settle(), mem.Bytes(0)
 	maps.DeleteFunc(m.regions, func(n uint64, _ *region) bool { return !p.Lends(n) })
 	for _, n := range m.expected() {
@@ -155,9 +163,9 @@ func (m *Mover) lookAt(p *pool.Pool, load mem.Bytes) time.Duration {
 			continue
 		}
 		r.moves = r.moves || c.Leaving > 0 || c.Away > 0
-		any = any || r.moves
+		any = any || r.moves || c.Due
 		switch most := p.MostHeld(); {
-		case leaving || r.moves && len(r.before) == 0:
+		case leaving || c.Due || r.moves && len(r.before) == 0:
 			next = min(next, interval)
 		case c.Away > 0 && most > 0 && next != soon:
 			// The load counts live blocks, those that are away, too; what is held is more.

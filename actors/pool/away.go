@@ -14,8 +14,9 @@ import (
 
 // A region that the program does not use, as it says, is closed: as much of it as other requests
 // need goes to the host, and comes back before its next use (package away). How much they needed in
-// one step leaves at once in the next ones, so that no request waits for it. Closed regions share
-// the need: the one that was closed last leaves first, for in a program that uses them in turn it
+// one step leaves early in the next ones, so that no request waits for it: it is due with the next
+// large request. Until then the program may read its losses, and they would wait for these copies,
+// since the device makes copies in their order. Closed regions share the need: the one that was closed last leaves first, for in a program that uses them in turn it
 // is the one that is used again last.
 
 // moving is the state of regions that were closed at least once.
@@ -37,6 +38,7 @@ type moved struct {
 	before mem.Bytes // the same for the time before
 	need   residency.Need
 	closed uint64 // the number of its last closing
+	due    bool   // so much of it leaves with the next large request
 }
 
 // ErrNotOpen is the answer to a request of a region that is not in use.
@@ -90,6 +92,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		return err
 	}
 	m.uses++
+	m.due = false
 	return nil
 }
 
@@ -204,13 +207,14 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	p.closings++
 	m.uses, m.before, m.wanted, m.closed = 0, m.wanted, 0, p.closings
 	p.noteWanted()
-	var sent mem.Bytes
-	if how.All {
+	sent, leaves := mem.Bytes(0), p.leaves(m, how.More)
+	switch {
+	case how.All:
 		sent = p.send(m, m.All)
-	} else {
-		away, leaving := p.out(nil)
-		free := max(p.MostHeld()-p.reserved(), 0)
-		sent = p.leave(m.need.Leaves(away, leaving, free, how.More), true, nil)
+	case how.More:
+		sent = p.leave(leaves, true, nil)
+	default:
+		m.due = leaves > 0
 	}
 	p.traced(start, "region: closed", "bytes", int64(sent))
 	return nil

@@ -129,6 +129,7 @@ type Closed struct {
 	Away, Leaving mem.Bytes // of it
 	Out           mem.Bytes // away or leaving, of all regions
 	Wanted        mem.Bytes // the most that was held or away, the last time that it was closed
+	Due           bool      // more leaves with the next large request
 }
 
 // Closed returns how a region is; false: it is in use, or was never closed.
@@ -138,5 +139,5 @@ func (p *Pool) Closed(region uint64) (c Closed, closed bool) {
 		return c, false
 	}
 	away, leaving := p.out(nil)
-	return Closed{m.Away, m.Leaving, away + leaving, m.before}, true
+	return Closed{m.Away, m.Leaving, away + leaving, m.before, m.due}, true
 }

@@ -18,6 +18,10 @@ import (
 // it out, and the request waits on the host until an event after the copy has completed. Other
 // threads go on meanwhile.
 
+// Large is from when on a request is large. The values that a program reads or logs between two
+// steps are smaller, and PyTorch calls the same requests large.
+const Large = mem.MiB
+
 // Settle puts to sleep what has been copied out, and reports whether more copies are under way.
 func (p *Pool) Settle() (leaving bool) {
 	_, leaving = p.settleAll(nil)
@@ -99,6 +103,28 @@ func (p *Pool) leave(n mem.Bytes, opening bool, except *moved) (sent mem.Bytes) 
 		}
 	}
 	return sent
+}
+
+// leaves returns how much more of all regions has to leave for what was short when m was closed;
+// not above 0: nothing.
+func (p *Pool) leaves(m *moved, more bool) mem.Bytes {
+	away, leaving := p.out(nil)
+	return m.need.Leaves(away, leaving, max(p.MostHeld()-p.reserved(), 0), more)
+}
+
+// Leave begins the copies out that are due.
+func (p *Pool) Leave() {
+	if p.Host.Captures() > 0 {
+		return
+	}
+	for m := range p.lending(nil) {
+		if m.due {
+			start := time.Now()
+			m.due = false
+			sent := p.leave(p.leaves(m, false), true, nil)
+			p.traced(start, "region: leaves", "bytes", int64(sent))
+		}
+	}
 }
 
 // awaitOut waits until need bytes of all regions but one sleep, no copy is under way, or that time

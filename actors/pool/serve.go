@@ -65,6 +65,9 @@ func (p *Pool) serve(m *Request) error {
 		p.order.Drop(m.number)
 		return err
 	}
+	if m.Size >= Large {
+		p.Leave()
+	}
 	p.Settle()
 	if m.number == 0 {
 		p.requests++
