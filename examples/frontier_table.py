@@ -39,9 +39,10 @@ class Row:
     def gain(self, column):
         """Over the best peer, in percent; None where the peer's speed is not known, or either does
         not train. If this column's `least` is set, it is at least so much."""
-        peer, best = self.peer(), self.found.get(column)
-        known = peer and best and not self.found[self.best()].least
-        return 100 * (best.rate / peer - 1) if known else None
+        best, peer = self.found.get(column), self.found.get(self.best())
+        if not best or not peer or peer.least or peer.retried:
+            return None
+        return 100 * (best.rate / peer.rate - 1)
 
 
 def row(bench, size, search=None):
@@ -96,7 +97,8 @@ def tables(benches):
         parts.append(
             "In brackets: as measured, where the host bounded the steps. Before it: what the "
             "kernels alone reach, or the fastest quarter of all allocators' steps if these were "
-            "not profiled, with this allocator's driver calls and waits."
+            "not profiled, with this allocator's driver calls and waits. A bracket alone: the "
+            "allocator had to give its cache back and try again, which took nobody knows how long."
         )
     return "\n\n".join(parts)
 
@@ -121,6 +123,8 @@ def cell(found, column):
     half = (max(best.rates) - min(best.rates)) / 2 / best.rate
     spread = f" ±{100 * half:.1f} %" if len(best.rates) > 1 else ""
     clocked = statistics.median(best.clocked)
+    if best.retried:
+        return f"{'≥ ' * best.least}[{clocked:,.0f}]{spread} ({best.way.words()})"
     by_host = f" [{clocked:,.0f}]" if best.clocked != best.rates else ""
     return f"{'≥ ' * best.least}{best.rate:,.0f}{spread} ({best.way.words()}){by_host}"
 

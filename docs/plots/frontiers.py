@@ -1,8 +1,8 @@
 """Draws docs/figures/frontier.png: the most tokens a second over the memory of the device, by
 allocator, and below it the gain over the best peer; from docs/data/frontier*.jsonl.
 
-A panel a model, and a place a size, as in the tables. A size at which an allocator does not train
-has no mark.
+A panel a model, and a place a size, as in the tables. A size at which an allocator does not train,
+or at which only the host's speed says how fast, has no mark.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import recordings  # noqa: E402
 MORE = {"async": "#cc79a7", "offload": "#0072b2"}
 SHOWN = ("native", "expandable", "async", "stalloc", "offload")  # in this order, the last on top
 MOST = 30.0  # percent; a gain above it is written as a figure
+ACROSS = 3  # panels, so that a page has room for their words
 
 
 def models() -> list[tuple[str, list[frontier_table.Row]]]:
@@ -37,7 +38,8 @@ def models() -> list[tuple[str, list[frontier_table.Row]]]:
 
 def speeds(rows: list[frontier_table.Row], column: str) -> tuple[list[int], list[float]]:
     """Places, and tokens a second."""
-    known = [(at, best.rate) for at, row in enumerate(rows) if (best := row.found.get(column))]
+    every = [(at, row.found.get(column)) for at, row in enumerate(rows)]
+    known = [(at, best.rate) for at, best in every if best and not best.retried]
     return [at for at, _ in known], [rate for _, rate in known]
 
 
@@ -56,11 +58,11 @@ def draw(out: Path, plt, colours: dict[str, str]) -> bool:
     every, colours = models(), {**colours, **MORE}
     if not every:
         return False
-    figure, panels = plt.subplots(
-        2, len(every), figsize=(3.6 * len(every) + 0.6, 4.6), squeeze=False, sharex="col",
-        sharey="row", height_ratios=(3, 1.4),
-    )  # fmt: skip
-    for (title, rows), panel, below in zip(every, *panels):
+    across, down = min(ACROSS, len(every)), -(-len(every) // ACROSS)
+    figure = plt.figure(figsize=(3.6 * across, 4.1 * down + 0.3), layout="constrained")
+    parts = figure.subfigures(down, across, squeeze=False).flat
+    for number, ((title, rows), part) in enumerate(zip(every, parts)):
+        panel, below = part.subplots(2, sharex=True, height_ratios=(3, 1.4))
         for column in SHOWN:
             places, rates = speeds(rows, column)
             panel.plot(
@@ -76,12 +78,13 @@ def draw(out: Path, plt, colours: dict[str, str]) -> bool:
         below.axhline(0, color="#888888", linewidth=0.6)
         below.set_ylim(-10, MOST + 8)
         below.set_xticks(range(len(rows)), [str(row.size) for row in rows])
+        below.tick_params(axis="x", labelsize=8)
         below.set_xlabel("memory for the allocator, GiB")
-    panels[0][0].set_ylabel("thousand tokens a second")
-    panels[1][0].set_ylabel("over the best\npeer, %")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncols=len(SHOWN), fontsize=8)
-    figure.tight_layout(rect=(0, 0, 1, 0.94))
+        if number % across == 0:
+            panel.set_ylabel("thousand tokens a second")
+            below.set_ylabel("over the best\npeer, %")
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center",
+                  ncols=len(SHOWN), fontsize=8)  # fmt: skip
     figure.savefig(out / "frontier.png")
     plt.close(figure)
     return True

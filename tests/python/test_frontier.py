@@ -168,6 +168,14 @@ def test_gains_are_over_the_better_peer():
     assert list(frontier_table.summaries([row, nobody]))[0].endswith("least +10.0 % at 24 GiB.")
 
 
+def test_what_tried_again_at_the_hosts_speed_is_compared_with_nothing():
+    slow = frontier_search.Found(Way(1, 0), (80,), (80,), retried=True)
+    found = {"native": slow, "stalloc": frontier_search.Found(Way(1, 0), (99,))}
+    row = frontier_table.Row(24, found)
+    assert frontier_table.cell(row.found, "native") == "[80] (1, none)"
+    assert row.gain("stalloc") is None and frontier_table.gain(row, "stalloc") == "–"
+
+
 def test_what_trains_at_a_smaller_size_does_so_at_a_larger_one():
     few = frontier_search.Found(Way(1, 0), (100,))
     many = frontier_search.Found(Way(2, 0), (120,))

@@ -86,6 +86,7 @@ def test_what_the_host_bounds_has_the_time_of_its_kernels_and_each_allocators_ow
     assert rates(search, "stalloc", way, 30) == pytest.approx((32768 / 1.024,))
     bench.book.put(bench.key("async", way, 30), live=28, held=29, seconds=2.0, retries=3)
     assert rates(search, "async", way, 30) == pytest.approx((32768 / 2,))
+    assert search.best("async", 30).retried and not search.best("stalloc", 30).retried
     bench.book.put(bench.key("native", way, 31), live=28, held=29, seconds=0.99)
     assert rates(search, "native", way, 31)[0] == pytest.approx(32768)
 
