@@ -15,9 +15,9 @@ import (
 // A region that the program does not use, as it says, is closed: as much of it as other requests
 // need goes to the host, and comes back before its next use (package away). How much they needed in
 // one step leaves early in the next ones, so that no request waits for it: it is due with the next
-// large request. Until then the program may read its losses, and they would wait for these copies,
-// since the device makes copies in their order. Closed regions share the need: the one that was closed last leaves first, for in a program that uses them in turn it
-// is the one that is used again last.
+// large request. Until then the program may read its losses, which would wait for these copies.
+// Closed regions share the need: the one that was closed last leaves first, for in a program that
+// uses them in turn it is the one that is used again last.
 
 // moving is the state of regions that were closed at least once.
 type moving struct {
