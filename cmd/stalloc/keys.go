@@ -15,25 +15,25 @@ var keysOf = []struct {
 	title string
 	keys  []key
 }{
-	{"stalloc replay: an object for each recording and allocator", []key{
+	{"stalloc replay, stalloc score: an object for each recording and allocator", []key{
 		{"trace", "name of the recording"},
-		{"allocator", "as --allocator names it; -noplan is added where chosen"},
+		{"allocator", "as --allocator names it; -noplan is added where chosen; of score, as --name says"},
 		{"mode", "cold: nothing known at the start; warm: the second of two starts"},
 		{"noise", "share of the requests that were disturbed, as --noise says; left out if none"},
 		{"late", "share of the blocks that died later, as --late says; left out if none"},
 		{"seed", "seed of --noise and --late; left out without both"},
 		{"requests", "allocations, up to the one that failed if one did"},
-		{"hits", "requests that a plan served; as a share of all: hits / requests"},
-		{"misses", "requests that a plan was there for and did not serve"},
+		{"hits", "requests that a plan served; as a share of all: hits / requests; 0 of score"},
+		{"misses", "requests that a plan was there for and did not serve; 0 of score"},
 		{"peak_load_bytes", "largest sum of live blocks, each rounded up to 512 bytes"},
 		{"peak_reserved_bytes", "most device memory held at once"},
 		{"fragmentation", "waste: 1 - peak load / peak reserved, from 0 to 1"},
-		{"driver_calls", "calls of the driver"},
-		{"driver_time_us", "microseconds that they take, modelled from measured costs"},
+		{"driver_calls", "calls of the driver; 0 of score"},
+		{"driver_time_us", "microseconds that they take, modelled from measured costs; of score, what the simulator tells, or 0"},
 		{"steady_driver_calls", "those of driver_calls that are in the steady part of the run"},
 		{"steady_driver_time_us", "the part of driver_time_us that is in the steady part"},
 		{"steady_time_us", "how long the steady part took when it was recorded; 0: there is none"},
-		{"retries", "requests served only after memory was given back or streams were waited for"},
+		{"retries", "requests served only after memory was given back or streams were waited for; of score, what the simulator tells, or 0"},
 		{"steady_retries", "those of retries that are in the steady part"},
 		{"waited_us", "how long requests waited for blocks that other streams still used, while the device had work; left out if none did"},
 		{"idle_us", "how long the device was idle because of such waits; left out if it was not"},
@@ -42,9 +42,9 @@ var keysOf = []struct {
 		{"oom", "whether the device was full, where the run ended; the rest covers what came before"},
 		{"fits_in_bytes", "the smallest device on which the run ends, with --smallest; else left out"},
 		{"full_speed_in_bytes",
-			"the smallest on which it also runs at full speed, with --smallest; left out if it does on none, or steady_time_us is 0"},
+			"the smallest on which it also runs at full speed, with --smallest; left out if it does on none, if steady_time_us is 0, or if score's simulator tells no retries"},
 	}},
-	{"stalloc replay: each of steps", []key{
+	{"stalloc replay, stalloc score: each of steps", []key{
 		{"time_us", "how long the step took when it was recorded"},
 		{"driver_calls", "calls of the driver in it"},
 		{"driver_time_us", "microseconds that they take, modelled"},

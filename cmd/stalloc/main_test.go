@@ -344,6 +344,16 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestKeysOfEachCommand: keys explains what each command with a --format prints.
+func TestKeysOfEachCommand(t *testing.T) {
+	said := newKeys().Long
+	for _, cmd := range newRoot().Commands() {
+		if cmd.Flags().Lookup("format") != nil && !strings.Contains(said, "stalloc "+cmd.Name()) {
+			t.Errorf("the keys of %s are not explained", cmd.Name())
+		}
+	}
+}
+
 // TestVersion: every object that commands print for programs says its version.
 func TestVersion(t *testing.T) {
 	for _, result := range []any{replayResult{versioned: formatVersion},
