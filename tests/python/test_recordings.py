@@ -1,7 +1,9 @@
 """The tables of recordings say what is in the data, and the data what a replay says."""
 
 import ast
+import gzip
 import json
+import re
 import subprocess
 import sys
 import types
@@ -53,6 +55,22 @@ def test_the_data_set_is_described():
         said, peak = of["stalloc"], of["stalloc"]["peak_load_bytes"] / tables.GIB
         facts = f"| {len(said['steps'])} | {said['requests']:,} | {peak:.3f} |"
         assert rows[name].endswith(facts), f"{name}: expected {facts}"
+
+
+def test_what_the_description_says_of_events():
+    late, events = set(), 0
+    for (_, name), path in recordings.files().items():
+        text = gzip.decompress(path.read_bytes())
+        assert not re.search(rb"(?m)^[es],", text), name
+        events += len(re.findall(rb"(?m)^[arf],", text))
+        if re.search(rb"(?m)^r,(\d+),\d+\n(?!f,\1,)", text):
+            late.add(name)
+    text = (ROOT / "tests" / "traces" / "README.md").read_text()
+    assert f"{events / 1e6:.1f} million events" in text
+    held = sum(path.stat().st_size for path in recordings.files().values())
+    assert f"{held / 1e6:.0f} MB" in text
+    named = {name for _, name in recordings.files() if name.startswith("megatron")}
+    assert late == {"vit_streams"} | named and len(late) == 10
 
 
 @pytest.mark.parametrize("key", SMALL, ids=lambda key: key[1])
