@@ -19,8 +19,8 @@ var (
 	Names  = [len(Objectives{})]string{"waste", "device", "driver", "first_eight", "noisy_waste"}
 	Abouts = [len(Objectives{})]string{
 		"1 - peak load / peak reserved",
-		"memory above the load of a device that is large enough for full speed, by a bound: " +
-			"that of the peak reserved, times by how much the driver exceeds 1 % of the steady part",
+		"a bound on the memory above the load that full speed needs: peak reserved / peak load - 1, " +
+			"times the driver's share of the steady part in percent, if that is above 1",
 		"the driver's share of the steady part",
 		"the driver's share of the first eight steps",
 		"waste where requests come and go, as --noise says",

@@ -143,7 +143,7 @@ func (f *planFlags) solve(cmd *cobra.Command, paths []string) error {
 		return s.finish(run.table, pareto.Notes)
 	}
 	return s.finish(run.table,
-		"gap: top / bound - 1, of which the bound is the peak load; fits: below --capacity, never: proved\n")
+		"gap: top / bound - 1, where bound is the peak load; fits: within --capacity, or never, which is proved\n")
 }
 
 // solving is a run of plan over problems.
