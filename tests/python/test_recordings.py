@@ -48,6 +48,13 @@ def test_the_readme_says_what_is_in_the_data():
     assert set(apart) == set(named_in_the_picture())
 
 
+def test_the_page_of_messages_says_what_recordings_reserve():
+    of = [kinds["stalloc"] for kinds in recordings.kept().values()]
+    more = [100 * (r["peak_reserved_bytes"] / r["peak_load_bytes"] - 1) for r in of]
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    assert f"recordings reserve {min(more):.1f} to {max(more):.1f} %" in text
+
+
 def test_the_data_set_is_described():
     text = (ROOT / "tests" / "traces" / "README.md").read_text()
     rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "|" in line}
