@@ -38,7 +38,7 @@ def tables(bench, programs):
 
 def brief(bench):
     """A row for memory, median and worst over the programs, and one for time, over all turns."""
-    names = measured(bench)
+    names = sorted(measured(bench))  # as on the other page: a bootstrap depends on the order
     if not names:
         return "Not measured yet."
     head = [f"{len(names)} programs", *map(name, bench.args.allocators)]

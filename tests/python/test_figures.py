@@ -96,6 +96,13 @@ def test_what_the_readme_says_of_the_frontier_is_on_its_page():
     assert len(said) == 2 and [word for word in said if word not in page] == []
 
 
+def test_a_ratio_over_all_turns_is_the_same_on_both_pages():
+    brief = (ROOT / "README.md").read_text().split("| a step's time over native's")[1]
+    whole = figures.page_of("together").read_text().split("| **all** |")[1]
+    ours = brief.splitlines()[0].strip(" |").rsplit(" | ", 1)[1]
+    assert ours == whole.splitlines()[0].strip(" |").split(" | ")[0]
+
+
 def test_points(tmp_path):
     """The curve of what came to its end, and where it did not."""
     lines = []
