@@ -1,6 +1,7 @@
 """A simulator of forty lines scores, and the leaderboard says what is in the data."""
 
 import json
+import re
 import subprocess
 import sys
 import types
@@ -124,3 +125,17 @@ def test_pieces_and_ones_own(tmp_path, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "| mine | 10.0, 10.0, 10.0 | not told | 10.0, 10.0, 10.0 |"
     assert len(lines) == 5 and ("mine", "test_score") not in leaderboard.kept()
+
+
+def test_the_page_has_the_costs_that_replays_charge():
+    page = (ROOT / "docs" / "score.md").read_text().split("## What driver calls take")[1]
+    rows = dict(re.findall(r"^\| `(\w+)`[^|]*\| (.*) \|$", page, re.MULTILINE))
+    source = (ROOT / "internal" / "cost" / "cost.go").read_text()
+    calls = dict(re.findall(r"^\t(\w+) .*// (cuMem\w+)", source, re.MULTILINE))
+    costs = re.findall(r"^\t(\w+): +\{(.*)\},$", source, re.MULTILINE)
+    assert rows == {calls[of]: figures.replace(", ", " | ") for of, figures in costs}
+    assert f"costs {re.search('InRange = (.*)', source)[1]} more a handle" in page
+    beside = (ROOT / "cuda" / "sim" / "costs.go").read_text()
+    for name, does in (("Record", "recording"), ("Done", "querying")):
+        nanoseconds = int(re.search(rf"cost{name} += (\d+) ", beside)[1])
+        assert f"{nanoseconds / 1000:.2f} for {does}" in page
