@@ -120,7 +120,7 @@ def sizes(out: Path) -> None:
     axes.set_xlabel("memory above the peak load that a run needs at full speed")
     axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.35, 1.0))
     figure.tight_layout()
-    figure.savefig(out / "sizes.png")
+    figure.savefig(out / "sizes.png", metadata={"Source": recordings.digest()})
 
 
 def example(command: str) -> None:
@@ -148,7 +148,7 @@ def steps(out: Path, name: str) -> None:
     axes.set_ylabel("ms in the driver")
     axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     figure.tight_layout()
-    figure.savefig(out / "steps.png")
+    figure.savefig(out / "steps.png", metadata={"Source": recordings.digest()})
 
 
 class Page:
@@ -243,6 +243,7 @@ def measured_pictures(out: Path) -> None:
     """The figures of what was measured and replayed, without a report's page."""
     with plt.rc_context(STYLE):
         sizes(out)
+        steps(out, "hf_trainer")
         if not limits.draw(out, plt, COLOURS, NAMES):
             print("limit.png: not drawn: nothing is measured in docs/data/limit.jsonl")
         if not frontiers.draw(out, plt, COLOURS):
@@ -261,7 +262,6 @@ def main() -> None:
     measured_pictures(options.out)
     with plt.rc_context(STYLE):
         example("stalloc replay tests/traces/llama_varlen.csv.gz tests/traces/llama_naive.csv.gz")
-        steps(options.out, "hf_trainer")
         places(options.out, page)
         curves(options.out, page)
 

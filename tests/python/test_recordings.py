@@ -55,6 +55,12 @@ def test_the_page_of_messages_says_what_recordings_reserve():
     assert f"recordings reserve {min(more):.1f} to {max(more):.1f} %" in text
 
 
+@pytest.mark.parametrize("name", ["sizes.png", "steps.png"])
+def test_the_pictures_are_of_the_data(name):
+    drawn = (ROOT / "docs" / "figures" / name).read_bytes()
+    assert f"Source\0{recordings.digest()}".encode() in drawn, "run make plots"
+
+
 def test_the_data_set_is_described():
     text = (ROOT / "tests" / "traces" / "README.md").read_text()
     rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "|" in line}
