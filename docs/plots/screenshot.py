@@ -14,7 +14,7 @@ from browser import chromium, drawn  # noqa: E402
 
 def main(report: str, picture: str) -> None:
     with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1280, "height": 2200}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1280, "height": 2300}, color_scheme="light")
         drawn(page, Path(report).resolve())
         map_ = page.locator("#mapbox").bounding_box()
         page.mouse.move(map_["x"] + map_["width"] * 0.45, map_["y"] + map_["height"] * 0.62)
