@@ -35,7 +35,8 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
     there, too. Does nothing while stalloc is not enabled.
 
     Raises:
-        StallocError: it is no torch.optim.Optimizer, nor a wrapper that has one as `optimizer`.
+        StallocError: it is no torch.optim.Optimizer, nor a wrapper that has one as `optimizer` or
+            `optim`.
         ValueError: `when` is neither.
     """
     if when not in ("short", "always"):
@@ -44,15 +45,12 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
     if active is None:
         return optimizer
     torch, library = active
-    inner = optimizer
-    # accelerate's wrapper is an Optimizer by its class alone: it has no hooks.
-    while not hasattr(inner, "_optimizer_step_pre_hooks"):
-        inner = getattr(inner, "optimizer", None)
-        if inner is None:
-            raise StallocError(
-                f"stalloc: offload() needs a torch.optim.Optimizer, or a wrapper that has one as "
-                f"`optimizer`, and got a {type(optimizer).__name__}"
-            )
+    inner = _offload_state.innermost(torch, optimizer)
+    if inner is None:
+        raise StallocError(
+            f"stalloc: offload() needs a torch.optim.Optimizer, or a wrapper that has one as "
+            f"`optimizer` or `optim`, and got a {type(optimizer).__name__}"
+        )
     known = inner.__dict__.get("_stalloc")
     if known is None:
         known = _Offloaded(torch, library, inner)

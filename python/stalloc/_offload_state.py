@@ -3,7 +3,25 @@
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Optional
+
+
+def innermost(torch: ModuleType, optimizer: Any) -> Optional[Any]:
+    """The optimizer that has the states, within wrappers; None: there is none.
+
+    accelerate's wrapper is an Optimizer by its class alone, Lightning's by what it forwards: the
+    hooks are not theirs. PyTorch's own wrappers have one as `optim`; some have hooks, and no state.
+    """
+    inner = optimizer
+    while inner is not None:
+        within = getattr(inner, "optim", None)
+        if isinstance(within, torch.optim.Optimizer):
+            inner = within
+        elif "_optimizer_step_pre_hooks" in getattr(inner, "__dict__", {}):
+            return inner
+        else:
+            inner = getattr(inner, "optimizer", None)
+    return None
 
 
 def references(values: dict[Any, Any]) -> list[int]:

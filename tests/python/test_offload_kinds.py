@@ -172,3 +172,49 @@ def test_wrappers_and_bad_input(memory):
         _offload.offload(optimizer, when="now")
     copied = copy.deepcopy(optimizer)
     assert copied.state is copied.__dict__["state"]
+
+
+class Forwards:
+    """As Lightning wraps it: what it does not have itself, the optimizer's hooks among it, it
+    forwards."""
+
+    def __init__(self, optimizer):
+        self._optimizer = optimizer
+
+    @property
+    def optimizer(self):
+        return self._optimizer
+
+    def __getattr__(self, name):
+        return getattr(self._optimizer, name)
+
+
+def sharded(kind, net):
+    """PyTorch's wrappers of optimizers, on one rank."""
+    import torch
+    from torch.distributed import optim
+
+    if kind == "ZeroRedundancyOptimizer":
+        return optim.ZeroRedundancyOptimizer(net.parameters(), torch.optim.AdamW, lr=0.01)
+    averager = torch.distributed.algorithms.model_averaging.averagers.PeriodicModelAverager(2)
+    return optim.PostLocalSGDOptimizer(adam(net), averager)
+
+
+@pytest.mark.parametrize("kind", ["Forwards", "ZeroRedundancyOptimizer", "PostLocalSGDOptimizer"])
+def test_the_optimizer_inside_is_found(memory, kind, tmp_path):
+    import torch
+
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1
+    )
+    try:
+        results = []
+        for offload in (lambda optimizer: optimizer, _offload.offload):
+            net = model()
+            wrapped = Forwards(adam(net)) if kind == "Forwards" else sharded(kind, net)
+            assert offload(wrapped) is wrapped
+            results.append(train(net, wrapped))
+    finally:
+        torch.distributed.destroy_process_group()
+    assert results[0] == results[1]
+    assert len(memory.moved) == 2 and memory.calls == ["end", "begin", "end", "begin", "end"]
