@@ -78,8 +78,11 @@ class _Offloaded:
         self.whole = _offload_step.undivided(torch, optimizer)
         if self.whole is None:
             self.parts.append(Part(torch, library, every=True))
-        optimizer.register_step_pre_hook(self._before)
-        optimizer.register_step_post_hook(self._after)
+        # torch.compile must not trace these: it would count among those that refer to the states,
+        # and compile each part anew in each step.
+        untraced = torch.compiler.disable
+        optimizer.register_step_pre_hook(untraced(self._before))
+        optimizer.register_step_post_hook(untraced(self._after))
         optimizer.register_load_state_dict_post_hook(self._adopt)
         more: dict[str, Any] = {}
         if self.whole is not None:
@@ -130,6 +133,7 @@ class _Offloaded:
 
     def _divided(self, whole: Any) -> Any:
         """The step, part by part, with the name, arguments and hooks of the whole one."""
+        by_parts = self.torch.compiler.disable(_Offloaded._by_parts)
 
         @functools.wraps(whole)
         def step(optimizer: Any, closure: Any = None) -> Any:
@@ -142,7 +146,7 @@ class _Offloaded:
                     with offloaded.torch.enable_grad():
                         offloaded.loss = closure()
             try:
-                offloaded._by_parts(optimizer)
+                by_parts(offloaded, optimizer)
             except BaseException:
                 _offload_step.unscale(optimizer)
                 raise

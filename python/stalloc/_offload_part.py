@@ -87,22 +87,24 @@ class Part:
 
     def held(self, optimizer: Any) -> bool:
         """Whether anything but the optimizer refers to states, or to dictionaries of them."""
-        alone = _offload_state.references({0: {}})[0]
-        if _offload_state.references({0: optimizer.__dict__["state"]})[0] > alone + 1:
+        alone = _offload_state.references([{}])[0]
+        if _offload_state.references([optimizer.__dict__["state"]])[0] > alone + 1:
             return True  # more refer to it than __dict__
-        states = self.states(optimizer)
-        if max(_offload_state.references(states), default=0) > alone + 1:
+        states = self.states(optimizer)  # which refers to the states of a parameter, too
+        if self._referenced(states, alone, 2):
             return True
-        for values in states.values():
-            if isinstance(values, dict) and any(
-                count > alone and self.torch.is_tensor(value) and self._moved_of(value)
-                for value, count in zip(values.values(), _offload_state.references(values))
-            ):
-                return True
         sharing: dict[int, list[Any]] = {}
         for tensor in self._moved_of(states):
             sharing.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
         return any(self._uses(tensors[0]) > len(tensors) for tensors in sharing.values())
+
+    def _referenced(self, value: Any, alone: int, owners: int = 1) -> bool:
+        """Whether more than so many owners refer to something inside that lies in the region."""
+        inner = _offload_state.inside(self.torch, value)
+        return any(
+            count > alone + owners and self._moved_of(each) or self._referenced(each, alone)
+            for each, count in zip(inner, _offload_state.references(inner))
+        )
 
     def _uses(self, tensor: Any) -> int:
         """How many tensors share the storage."""

@@ -24,33 +24,36 @@ def innermost(torch: ModuleType, optimizer: Any) -> Optional[Any]:
     return None
 
 
-def references(values: dict[Any, Any]) -> list[int]:
-    """How many references there are to each value."""
-    return [sys.getrefcount(value) for value in values.values()]
+def references(values: list[Any]) -> list[int]:
+    """How many references there are to each value, the list's among them."""
+    return [sys.getrefcount(value) for value in values]
+
+
+def inside(torch: ModuleType, value: Any) -> list[Any]:
+    """What a state refers to itself: a container's values, and the tensors of a DTensor or another
+    wrapper."""
+    if type(value) is torch.Tensor:  # most are, and to look for attributes takes microseconds
+        return []
+    if torch.is_tensor(value):
+        if hasattr(value, "_local_tensor"):
+            return [value._local_tensor]
+        if hasattr(value, "__tensor_flatten__"):
+            return [getattr(value, name) for name in value.__tensor_flatten__()[0]]
+        return []
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def tensors(torch: ModuleType, value: Any) -> Iterator[Any]:
-    """The plain tensors of a state; for DTensors and other wrappers, the tensors inside.
-
-    Not sparse ones, which have no storage of their own.
-    """
-    if type(value) is torch.Tensor:  # most are, and to look for attributes takes microseconds
-        if value.layout is torch.strided:
-            yield value
-    elif torch.is_tensor(value):
-        if hasattr(value, "_local_tensor"):
-            yield from tensors(torch, value._local_tensor)
-        elif hasattr(value, "__tensor_flatten__"):
-            for name in value.__tensor_flatten__()[0]:
-                yield from tensors(torch, getattr(value, name))
-        else:
-            yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from tensors(torch, inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from tensors(torch, inner)
+    """The plain tensors of a state. Not sparse ones, which have no storage of their own."""
+    if type(value) is torch.Tensor and value.layout is not torch.strided:
+        return
+    inner = inside(torch, value)
+    if not inner and torch.is_tensor(value):
+        yield value
+    for each in inner:
+        yield from tensors(torch, each)
 
 
 def watch(optimizer: Any, more: dict[str, Any]) -> None:

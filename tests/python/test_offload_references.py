@@ -1,0 +1,119 @@
+"""What refers to states, or compiles their step: the states stay while they are in use, and leave
+after it."""
+
+import warnings
+
+import pytest
+from offload_kit import adam, memory, model, train
+from stalloc import StallocWarning, _offload, _offload_part, _offload_step
+
+__all__ = ["memory"]
+pytestmark = pytest.mark.torch
+
+
+def nested(parameters):
+    """An optimizer that keeps tensors in containers, as Shampoo and LBFGS do."""
+    import torch
+
+    class Nested(torch.optim.Optimizer):
+        @torch.no_grad()
+        def step(self):
+            for x in self.param_groups[0]["params"]:
+                state = self.state[x]
+                if not state:
+                    state["list"] = [torch.zeros_like(x)]
+                    state["blocks"] = {"first": {"sum": torch.zeros_like(x)}}
+                state["list"][0].add_(x.grad)
+                state["blocks"]["first"]["sum"].add_(state["list"][0])
+                x -= 0.1 * state["blocks"]["first"]["sum"]
+
+    return Nested(parameters, {})
+
+
+HELD = {
+    "in a list": lambda state: state["list"][0],
+    "the list": lambda state: state["list"],
+    "in a dictionary": lambda state: state["blocks"]["first"]["sum"],
+    "the dictionary": lambda state: state["blocks"]["first"],
+}
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_what_is_referenced_at_any_depth_stays(memory, what):
+    net = model()
+    optimizer = _offload.offload(nested(net.parameters()))
+    train(net, optimizer, 2)
+    assert len(memory.moved) == 2
+    held = HELD[what](optimizer.state[next(iter(net.parameters()))])
+    with pytest.warns(StallocWarning, match="referenced from outside"):
+        train(net, optimizer, 1)
+    assert memory.calls[-1] == "begin"
+    del held
+    train(net, optimizer, 1)
+    assert memory.calls[-1] == "end"
+
+
+def test_the_local_tensor_of_a_shard_stays(memory, tmp_path):
+    """DTensor.to_local() is the shard's own tensor where no gradients are recorded."""
+    import torch
+    from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1
+    )
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        whole = torch.ones(600, 600)
+        x = torch.nn.Parameter(distribute_tensor(whole, mesh, [Shard(0)]))
+        optimizer = _offload.offload(torch.optim.AdamW([x], foreach=False))
+
+        def step():
+            x.grad = distribute_tensor(whole, mesh, [Shard(0)])
+            optimizer.step()
+
+        step()
+        step()
+        assert memory.calls[-1] == "end" and len(memory.moved) == 2
+        with torch.no_grad():
+            held = optimizer.state[x]["exp_avg"].to_local()
+        with pytest.warns(StallocWarning, match="referenced from outside"):
+            step()
+        assert memory.calls[-1] == "begin" and held.isfinite().all()
+        del held
+        step()
+        assert memory.calls[-1] == "end"
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_compiled_step_is_not_traced(memory, apart, monkeypatch):
+    """It would compile each part in each step, and what it refers to itself would keep states."""
+    import torch
+
+    if apart:
+        monkeypatch.setattr(_offload_step, "PART", 8 << 10)
+        monkeypatch.setattr(_offload_part, "LEAST", 1 << 10)
+    plain = model()
+    expected = train(plain, adam(plain), 4)
+    net = model()
+    optimizer = _offload.offload(adam(net), when="always")
+    graphs = []
+
+    def compiled(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    step, losses = torch.compile(optimizer.step, backend=compiled), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StallocWarning)
+        for n in range(4):
+            loss = net(torch.full((4, 600), 0.01 * (n + 1))).square().mean()
+            loss.backward()
+            step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    assert losses == expected and not graphs
+    assert all(x.equal(y) for x, y in zip(net.parameters(), plain.parameters()))
+    assert memory.calls[-1] == "always"
