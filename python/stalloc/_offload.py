@@ -126,6 +126,8 @@ class _Offloaded:
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
         if self.whole is None:
             self.wake()
+        for part in self.parts:
+            part.follow()
         if _torch.is_capturing(self.torch):
             self._end("a step is captured into a graph, which keeps their addresses")
         elif self.torch._C._current_graph_task_id() != -1:

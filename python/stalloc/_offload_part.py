@@ -28,12 +28,24 @@ class Part:
         self.devices: set[int] = set()  # where the region has memory
         self.moved: set[int] = set()  # addresses of storages in it
         self.away: set[int] = set()  # devices where it was closed
+        self.streams: dict[int, int] = {}  # that wait for what came back, the last by device
 
     def wake(self) -> None:
         """Brings the states back for the current streams."""
         for device in sorted(self.away):
-            self.binding.begin_awake(device, self.tag, _lend.current_stream(self.torch, device))
+            stream = _lend.current_stream(self.torch, device)
+            self.binding.begin_awake(device, self.tag, stream)
             self.away.remove(device)
+            self.streams[device] = stream
+
+    def follow(self) -> None:
+        """Makes the current streams wait for what came back for others, as for a read."""
+        for device in sorted(self.devices - self.away):
+            stream = _lend.current_stream(self.torch, device)
+            if self.streams.get(device, stream) != stream:
+                self.binding.begin_awake(device, self.tag, stream)
+                self.binding.end_awake(device, self.tag, stream, False, False, False)
+                self.streams[device] = stream
 
     def lend(self, always: bool, more: set[int]) -> None:
         """Lets the states leave, if there are any: all with always.

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 from offload_kit import adam, memory, model, train
-from stalloc import StallocWarning, _offload, _offload_part, _offload_step
+from stalloc import StallocWarning, _lend, _offload, _offload_part, _offload_step
 
 __all__ = ["memory"]
 pytestmark = pytest.mark.torch
@@ -86,6 +86,24 @@ def test_the_local_tensor_of_a_shard_stays(memory, tmp_path):
         torch.distributed.destroy_process_group()
 
 
+def test_a_step_waits_for_what_a_read_has_brought_back(memory, monkeypatch):
+    """On another stream: a program that has only read need not make the streams wait."""
+    net = model()
+    expected = train(net, adam(net), 4)
+    net = model()
+    optimizer = _offload.offload(adam(net))
+    losses = train(net, optimizer, 2)
+    (tag,) = memory.away
+    memory.streams[tag].clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(_lend, "current_stream", lambda torch, device: 7)
+        assert len(optimizer.state) == 4
+    assert memory.streams[tag] == [7]
+    losses += train(net, optimizer, 4, 2)
+    assert memory.streams[tag] == [7, 0, 0] and memory.calls[-1] == "end"
+    assert losses == expected
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_compiled_step_is_not_traced(memory, apart, monkeypatch):
     """It would compile each part in each step, and what it refers to itself would keep states."""
@@ -105,15 +123,11 @@ def test_a_compiled_step_is_not_traced(memory, apart, monkeypatch):
         return graph.forward
 
     torch._dynamo.reset()
-    step, losses = torch.compile(optimizer.step, backend=compiled), []
+    step = torch.compile(optimizer.step, backend=compiled)
     with warnings.catch_warnings():
         warnings.simplefilter("error", StallocWarning)
-        for n in range(4):
-            loss = net(torch.full((4, 600), 0.01 * (n + 1))).square().mean()
-            loss.backward()
-            step()
-            optimizer.zero_grad()
-            losses.append(loss.item())
+        monkeypatch.setattr(optimizer, "step", step)
+        losses = train(net, optimizer, 4)
     assert losses == expected and not graphs
     assert all(x.equal(y) for x, y in zip(net.parameters(), plain.parameters()))
     assert memory.calls[-1] == "always"
