@@ -24,6 +24,12 @@ var ErrFull = errors.New("the host has too little memory")
 // control group of this process, has left. What cannot be known does not count.
 func Check(n mem.Bytes) error { return check("/", n) }
 
+// Left returns how much the host, or a control group of this process, has left.
+func Left() mem.Bytes {
+	left, _ := leftIn("/")
+	return left
+}
+
 func check(root string, n mem.Bytes) error {
 	left, whose := leftIn(root)
 	if n > left {

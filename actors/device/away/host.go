@@ -58,12 +58,13 @@ func (r *Region) reuse(p *part) bool {
 	return false
 }
 
-// grow makes pieces for parts, on several threads.
+// grow makes pieces for parts, on several threads: for as many as the host has room for.
 func (r *Region) grow(parts []*part, sum mem.Bytes) error {
 	unlock := hostmem.Lock() // else several ranks would count the same free memory
 	defer unlock()
-	if err := hostmem.Check(sum); err != nil {
-		return err
+	full := hostmem.Check(sum)
+	if full != nil {
+		parts = fitting(parts, hostmem.Left())
 	}
 	made, errs := make([]*backup.Piece, len(parts)), make([]error, len(parts))
 	_ = hostmem.Parallel(len(parts), func(i int) error {
@@ -80,7 +81,17 @@ func (r *Region) grow(parts []*part, sum mem.Bytes) error {
 			r.host = append(r.host, parts[i].host)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, full)...)
+}
+
+// fitting returns the parts in front that so many bytes have room for.
+func fitting(parts []*part, room mem.Bytes) []*part {
+	for i, p := range parts {
+		if room -= p.size; room < 0 {
+			return parts[:i]
+		}
+	}
+	return parts
 }
 
 func (r *Region) give(which func(*piece) bool) error {
