@@ -27,6 +27,7 @@ const (
 	Leak      = "leak"      // never freed, and more in every step
 	Logits    = "logits"    // come right before the peak and go right after it
 	Optimizer = "optimizer" // what the optimizer's step makes for itself, at a peak within it
+	States    = "states"    // of the optimizer, idle between its steps: what their absence saves
 )
 
 const (
@@ -37,11 +38,11 @@ const (
 )
 
 // findings lists what is worth a sentence, the largest first.
-func (l *ledger) findings(stacks *trace.Stacks) []Finding {
+func (l *ledger) findings(stacks *trace.Stacks, more ...Finding) []Finding {
 	least := mem.Bytes(leastFinding * float64(l.load[l.peak]))
 	found := []Finding{}
-	for _, f := range []Finding{l.across(stacks), l.atOnce(stacks), l.kept(stacks), l.streams(),
-		l.leak(stacks)} {
+	for _, f := range append(more, l.across(stacks), l.atOnce(stacks), l.kept(stacks), l.streams(),
+		l.leak(stacks)) {
 		if f.Bytes > 0 && (f.Bytes >= least || f.Kind == Leak) {
 			found = append(found, f)
 		}
@@ -115,7 +116,7 @@ func (l *ledger) across(stacks *trace.Stacks) Finding {
 	}
 	return Finding{Across, g.bytes,
 		fmt.Sprintf("%v at the peak (%d blocks) are requested long before it and freed long after, within the step; %s.", g.bytes, g.blocks, g.most()),
-		"Where they are activations that wait for backward, recompute them (torch.utils.checkpoint) or offload them (torch.autograd.graph.save_on_cpu)."}
+		"Where they are activations that wait for backward, recompute them (torch.utils.checkpoint) or offload them (stalloc.offload_activations)."}
 }
 
 // kept are the blocks at the peak that are of the step before it and freed in this one.

@@ -215,7 +215,7 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 	why := l.explain(ours)
 	d.Misses = countMisses(l, why)
 	d.Peak = l.atPeak(tr.Stacks)
-	d.Findings = l.findings(tr.Stacks)
+	d.Findings = l.findings(tr.Stacks, idleStates(tr))
 	d.Worth, d.Verdict = worth(d), verdict(d)
 	d.Curve = l.curve(runs)
 	d.Window = l.window(tr.Stacks, runs, why, o.Blocks)
