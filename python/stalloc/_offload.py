@@ -97,13 +97,13 @@ class _Offloaded:
 
     def wake(self) -> None:
         """Brings the states back for the current streams: all, or none that was away."""
-        away = [part for part in self.parts if part.away]
+        away = {part: frozenset(part.away) for part in self.parts if part.away}
         try:
             for part in away:
                 part.wake()
         except StallocError:
-            for part in away:  # else they would fill the device until the next step
-                part.lend(self.always, set())
+            for part, read in away.items():  # else they would fill the device until the next step
+                part.lend(self.always, set(), read)
             raise
 
     def read(self) -> None:
@@ -203,11 +203,15 @@ class _Offloaded:
         if self.fresh >= FRESH:
             self._end("the optimizer makes new states in each step")
 
-    def lend(self, optimizer: Any, part: Part) -> None:
-        """Moves new states of a part to its region, which lends its memory from now on."""
+    def lend(self, optimizer: Any, part: Part, read: frozenset[int] = frozenset()) -> None:
+        """Moves new states of a part to its region, which lends its memory from now on.
+
+        On the devices `read` they were away before, and were only read.
+        """
         if self.over or _torch.is_capturing(self.torch):
             return
-        self.made = part.adopt(optimizer) or self.made
+        new = part.adopt(optimizer)
+        self.made = new or self.made
         if not part.devices:
             return
         if part.held(optimizer):
@@ -217,7 +221,7 @@ class _Offloaded:
             )
             return
         try:
-            part.lend(self.always, self._follow(optimizer, part))
+            part.lend(self.always, self._follow(optimizer, part), frozenset() if new else read)
         except StallocError as error:  # the program goes on with what is on the device
             self._warn(f"optimizer states stay on the device until the next step: {error}")
 

@@ -47,14 +47,15 @@ class Part:
                 self.binding.end_awake(device, self.tag, stream, False, False, False)
                 self.streams[device] = stream
 
-    def lend(self, always: bool, more: set[int]) -> None:
+    def lend(self, always: bool, more: set[int], read: frozenset[int] = frozenset()) -> None:
         """Lets the states leave, if there are any: all with always.
 
-        `more` are the devices where other parts are lent after this one.
+        `more` are the devices where other parts are lent after this one; on those of `read` the
+        states were away before, and have not changed since.
         """
         for device in sorted(self.devices - self.away):
-            stream = _lend.current_stream(self.torch, device)
-            self.binding.end_awake(device, self.tag, stream, True, always, device in more)
+            stream, changed = _lend.current_stream(self.torch, device), device not in read
+            self.binding.end_awake(device, self.tag, stream, changed, always, device in more)
             self.away.add(device)
 
     def states(self, optimizer: Any) -> dict[Any, Any]:

@@ -46,14 +46,15 @@ def methods(torch: ModuleType, kind: Any) -> dict[str, Any]:
 
 @contextmanager
 def _on_host(
-    torch: ModuleType, optimizer: Any, parts: list[Part], lend: Callable[[Any, Part], None]
+    torch: ModuleType, optimizer: Any, parts: list[Part], lend: Callable[..., None]
 ) -> Iterator[None]:
     """Inside, copies on the host stand in for the optimizer's states."""
     copies: dict[Any, Any] = {}
     for part in parts:
+        read = frozenset(part.away)
         part.wake()
         copies |= _copied(torch, part.states(optimizer))
-        lend(optimizer, part)
+        lend(optimizer, part, read)
     own = optimizer.__dict__["state"]  # not earlier: lend() would count it as a reference
     copies |= {x: values for x, values in own.items() if x not in copies}
     optimizer.__dict__["state"] = copies

@@ -11,7 +11,7 @@ class Memory:
     def __init__(self):
         self.calls, self.regions, self.saved = [], {}, {}
         self.inside, self.fails = None, 0
-        self.more = []  # whether other regions follow, of each end
+        self.more, self.changed = [], []  # of each end: whether others follow, and what it says
         self.away, self.stays = set(), False  # closed regions; nothing leaves
         self.uses, self.streams = {}, {}  # by region: begun and not ended; that wait for it
 
@@ -45,6 +45,7 @@ class Memory:
         if self.uses[tag]:
             return
         self.more.append(more)
+        self.changed.append(changed)
         self.calls.append("always" if always else "end")
         self.away.add(tag)
         for tensor in self.regions[tag]:
