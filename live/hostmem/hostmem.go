@@ -24,14 +24,21 @@ var ErrFull = errors.New("the host has too little memory")
 // control group of this process, has left. What cannot be known does not count.
 func Check(n mem.Bytes) error { return check("/", n) }
 
-// Left returns how much the host, or a control group of this process, has left.
-func Left() mem.Bytes {
-	left, _ := leftIn("/")
-	return left
+// Room returns how much of n bytes may be taken for good: a tenth of what the host, or a control
+// group of this process, has in all stays free, for the program goes on. If that is less than n, an
+// error that matches ErrFull says so.
+func Room(n mem.Bytes) (mem.Bytes, error) { return room("/", n) }
+
+func room(root string, n mem.Bytes) (mem.Bytes, error) {
+	left, whose := leftIn(root, 10)
+	if n > left {
+		return left, fmt.Errorf("%w: %v are needed, and %s can spare %v", ErrFull, n, whose, left)
+	}
+	return n, nil
 }
 
 func check(root string, n mem.Bytes) error {
-	left, whose := leftIn(root)
+	left, whose := leftIn(root, math.MaxInt64)
 	if n > left {
 		return fmt.Errorf("%w: %v are needed, and %s has %v left", ErrFull, n, whose, left)
 	}
@@ -72,19 +79,22 @@ func Fill(memory []byte) error {
 // Give gives back what Take has returned.
 func Give(memory []byte) error { return unix.Munmap(memory) }
 
-// leftIn returns the least that is left, and whose it is.
-func leftIn(root string) (left mem.Bytes, whose string) {
+// leftIn returns the least that is left beside one part in so many of all, and whose it is.
+func leftIn(root string, part mem.Bytes) (left mem.Bytes, whose string) {
 	left = math.MaxInt64
-	least := func(n mem.Bytes, of string) {
-		if n < left {
+	least := func(n, all mem.Bytes, of string) {
+		if n = max(n-all/part, 0); n < left {
 			left, whose = n, of
 		}
 	}
 	if info, err := os.ReadFile(path.Join(root, "proc/meminfo")); err == nil {
+		var all, kib mem.Bytes
 		for line := range strings.Lines(string(info)) {
-			var kib int64
+			if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
+				all = kib * mem.KiB
+			}
 			if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); err == nil {
-				least(mem.Bytes(kib)*mem.KiB, "the host")
+				least(kib*mem.KiB, all, "the host")
 			}
 		}
 	}
@@ -108,7 +118,7 @@ func leftIn(root string) (left mem.Bytes, whose string) {
 			most, limited := number(path.Join(folder, limit))
 			now, known := number(path.Join(folder, used))
 			if limited && known {
-				least(max(most-now+reclaimable(folder), 0), "the control group "+group)
+				least(most-now+reclaimable(folder), most, "the control group "+group)
 			}
 			if group == "/" {
 				break

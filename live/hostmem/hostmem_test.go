@@ -67,18 +67,34 @@ func TestLeft(t *testing.T) {
 		}, 8191, "the control group /job"},
 	} {
 		top := root(t, c.files)
-		if left, whose := leftIn(top); left != c.left || whose != c.whose {
+		if left, whose := leftIn(top, math.MaxInt64); left != c.left || whose != c.whose {
 			t.Errorf("%s: %v of %q, want %v of %q", name, left, whose, c.left, c.whose)
 		}
 		if c.left == math.MaxInt64 {
 			continue
 		}
-		err := check(top, c.left+1)
+		part, err := room(top, c.left+1)
+		if part > c.left-c.left/10 || !errors.Is(err, ErrFull) {
+			t.Errorf("%s: %v of %v may stay taken, %v", name, part, c.left, err)
+		}
+		if same, err := room(top, part); same != part || err != nil {
+			t.Errorf("%s: %v of %v may stay taken, %v", name, same, part, err)
+		}
+		err = check(top, c.left+1)
 		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), c.whose) ||
 			check(top, c.left) != nil {
 			t.Errorf("%s: one byte too many: %v; all that is left: %v", name, err,
 				check(top, c.left))
 		}
+	}
+}
+
+// TestRoom: a tenth of all stays free, not of what is left.
+func TestRoom(t *testing.T) {
+	top := root(t, map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n"})
+	if n, err := room(top, mem.MiB); n != 700*mem.KiB ||
+		!strings.Contains(err.Error(), "1.00 MiB are needed, and the host can spare 700.00 KiB") {
+		t.Errorf("%v, %v", n, err)
 	}
 }
 

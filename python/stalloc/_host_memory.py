@@ -91,27 +91,41 @@ def pin(torch: Any, size: int) -> Any:
     return memory
 
 
-def _available() -> int:
-    """What the host, and this process's control group, can spare."""
+def _available(root: str = "/") -> int:
+    """What the host, and the control groups of this process, can spare, as in live/hostmem."""
+    rows = _numbers(os.path.join(root, "proc/meminfo"))
     spare = 1 << 62
-    try:
-        with open("/proc/meminfo") as file:
-            rows = {line.split(":")[0]: int(line.split()[1]) << 10 for line in file}
-        spare = rows["MemAvailable"] - rows["MemTotal"] // _SPARE
-        with open("/proc/self/cgroup") as file:
-            group = file.read().strip().rpartition(":")[2]
-    except (OSError, KeyError, ValueError):
-        return spare
-    for folder in (f"/sys/fs/cgroup{group}", "/sys/fs/cgroup"):
-        try:
-            most = _number(os.path.join(folder, "memory.max"))
-            spare = min(spare, most - most // _SPARE - _number(f"{folder}/memory.current"))
-        except (OSError, ValueError):
+    if "MemAvailable:" in rows:
+        spare = (rows["MemAvailable:"] - rows.get("MemTotal:", 0) // _SPARE) << 10
+    for line in _text(os.path.join(root, "proc/self/cgroup")).splitlines():
+        number, kind, group = line.split(":", 2)
+        if kind == "memory":  # the first version
+            top, files = "sys/fs/cgroup/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        elif number == "0":
+            top, files = "sys/fs/cgroup", ("memory.max", "memory.current")
+        else:
             continue
+        # Every group above has a limit of its own. In a container the path may be the host's, and
+        # the top is the group's.
+        names = [name for name in group.split("/") if name]
+        for depth in range(len(names) + 1):
+            folder = os.path.join(root, top, *names[:depth])
+            most, used = (_text(os.path.join(folder, file)).strip() for file in files)
+            if most.isdigit() and used.isdigit():
+                cache = _numbers(os.path.join(folder, "memory.stat")).get("inactive_file", 0)
+                spare = min(spare, int(most) - int(most) // _SPARE - int(used) + cache)
     return spare
 
 
-def _number(path: str) -> int:
-    with open(path) as file:
-        text = file.read().strip()
-    return 1 << 62 if text == "max" else int(text)
+def _numbers(path: str) -> dict[str, int]:
+    """The first number of each line, by what is before it."""
+    rows = [line.split() for line in _text(path).splitlines()]
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""

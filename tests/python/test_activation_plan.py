@@ -146,6 +146,62 @@ def test_host_memory_is_handed_out_and_merged():
     assert host.take(slab).size == slab and host.pinned == pinned
 
 
+MEMINFO = "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 800 kB\n"
+
+
+@pytest.mark.parametrize(
+    "files, spare",
+    [
+        ({}, 1 << 62),
+        ({"proc/self/cgroup": "0::/\n"}, 700 << 10),
+        # The page cache that is not in use can be had, as on the host.
+        (
+            {
+                "proc/self/cgroup": "0::/jobs/one\n",
+                "sys/fs/cgroup/jobs/one/memory.max": "409600\n",
+                "sys/fs/cgroup/jobs/one/memory.current": "409600\n",
+                "sys/fs/cgroup/jobs/one/memory.stat": "anon 100\ninactive_file 204800\n",
+            },
+            204800 - 40960,
+        ),
+        # Of a group above.
+        (
+            {
+                "proc/self/cgroup": "0::/jobs/one\n",
+                "sys/fs/cgroup/jobs/one/memory.max": "max\n",
+                "sys/fs/cgroup/jobs/memory.max": "10000\n",
+                "sys/fs/cgroup/jobs/memory.current": "4000\n",
+            },
+            5000,
+        ),
+        # In a container the path is the host's.
+        (
+            {
+                "proc/self/cgroup": "0::/on/the/host\n",
+                "sys/fs/cgroup/memory.max": "10000\n",
+                "sys/fs/cgroup/memory.current": "4000\n",
+            },
+            5000,
+        ),
+        # The first version.
+        (
+            {
+                "proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/job\n0::/none\n",
+                "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "10000\n",
+                "sys/fs/cgroup/memory/job/memory.usage_in_bytes": "4000\n",
+            },
+            5000,
+        ),
+    ],
+)
+def test_the_host_keeps_a_tenth(tmp_path, files, spare):
+    for name, text in ({"proc/meminfo": MEMINFO} | files if files else {}).items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert _host_memory._available(str(tmp_path)) == spare
+
+
 def test_limits_are_read():
     total = 80 << 30
     for text, size in [

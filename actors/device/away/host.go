@@ -62,10 +62,8 @@ func (r *Region) reuse(p *part) bool {
 func (r *Region) grow(parts []*part, sum mem.Bytes) error {
 	unlock := hostmem.Lock() // else several ranks would count the same free memory
 	defer unlock()
-	full := hostmem.Check(sum)
-	if full != nil {
-		parts = fitting(parts, hostmem.Left())
-	}
+	room, full := hostmem.Room(sum)
+	parts = fitting(parts, room)
 	made, errs := make([]*backup.Piece, len(parts)), make([]error, len(parts))
 	_ = hostmem.Parallel(len(parts), func(i int) error {
 		made[i], errs[i] = r.link.host.Make(parts[i].size)
