@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from . import _library, _offload_saved, _offload_state, _offload_step, _session,
 from ._errors import StallocError, StallocWarning
 from ._offload_part import Part
 
-# After so many steps in a row that made new states, every later step is expected to.
+# After so many steps in a row that made states anew, every later step is expected to.
 FRESH = 4
 
 
@@ -68,11 +68,11 @@ class _Offloaded:
         self.always = False
         self.parts: list[Part] = []
         self.over = False  # its states stay on the device
-        self.fresh = 0  # steps in a row that made new states
+        self.fresh = 0  # steps in a row that made states anew
         self.told = False
         self.quiet = False  # True: reading the states does not wake them
         self.pending = ""  # a warning that waits until they are read again
-        self.made = False  # this step has made states
+        self.made = False  # this step has, in place of others
         self.done: list[Part] = []  # parts that a step which has failed has updated
         self.loss: Any = None  # that its closure has returned
         self.whole = _offload_step.undivided(torch, optimizer)
@@ -201,7 +201,8 @@ class _Offloaded:
                 self.lend(optimizer, part)
         self.fresh, self.made = self.fresh + 1 if self.made else 0, False
         if self.fresh >= FRESH:
-            self._end("the optimizer makes new states in each step")
+            with suppress(StallocError):  # where they do not all fit, they go on to leave
+                self._end("the optimizer makes new states in each step")
 
     def lend(self, optimizer: Any, part: Part, read: frozenset[int] = frozenset()) -> None:
         """Moves new states of a part to its region, which lends its memory from now on.
@@ -211,7 +212,7 @@ class _Offloaded:
         if self.over or _torch.is_capturing(self.torch):
             return
         new = part.adopt(optimizer)
-        self.made = new or self.made
+        self.made = part.remade or self.made
         if not part.devices:
             return
         if part.held(optimizer):

@@ -22,11 +22,13 @@ class Part:
 
     def __init__(self, torch: ModuleType, library: _library.Library, every: bool = False) -> None:
         self.torch, self.binding = torch, library
+        self.weak = torch.multiprocessing.reductions.StorageWeakRef
         self.tag = f"stalloc.offload.{next(_numbers)}"
         self.every = every  # it has all states, of whatever parameter
         self.parameters: list[Any] = []
         self.devices: set[int] = set()  # where the region has memory
-        self.moved: set[int] = set()  # addresses of storages in it
+        self.moved: dict[int, Any] = {}  # storages in it, by address; it keeps none alive
+        self.remade = False  # the last states that moved came in place of others
         self.away: set[int] = set()  # devices where it was closed
         self.streams: dict[int, int] = {}  # that wait for what came back, the last by device
 
@@ -67,16 +69,16 @@ class Part:
 
     def adopt(self, optimizer: Any) -> bool:
         """Moves states that are elsewhere into the region; returns whether there were any."""
+        before = len(self.moved)
+        self.moved = {at: weak for at, weak in self.moved.items() if not weak.expired()}
+        kept, self.remade = len(self.moved), False
         sharing: dict[int, list[Any]] = {}  # by storage
-        seen: set[int] = set()
         for tensor in _offload_state.tensors(self.torch, self.states(optimizer)):
             storage = tensor.untyped_storage()
             at = storage.data_ptr()
-            seen.add(at)
             large = storage.nbytes() >= LEAST
             if tensor.device.type == self.kind and large and at not in self.moved:
                 sharing.setdefault(at, []).append(tensor)
-        self.moved &= seen
         if not sharing:
             return False
         self.wake()
@@ -90,12 +92,13 @@ class Part:
                 idle = 0
             idle += tensors[0].untyped_storage().nbytes()
             try:
-                self.moved.add(self._move(tensors))
+                self._move(tensors)
             except self.torch.cuda.OutOfMemoryError:
                 break  # the rest stays where it is until the next step
             moved = True
         if moved:
             self.torch.cuda.empty_cache()
+            self.remade = kept < before
         return moved
 
     def held(self, optimizer: Any) -> bool:
@@ -109,6 +112,8 @@ class Part:
         sharing: dict[int, list[Any]] = {}
         for tensor in self._moved_of(states):
             sharing.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
+        if any(at not in sharing and not weak.expired() for at, weak in self.moved.items()):
+            return True  # to what was a state before
         return any(self._uses(tensors[0]) > len(tensors) for tensors in sharing.values())
 
     def _referenced(self, value: Any, alone: int, owners: int = 1) -> bool:
@@ -123,8 +128,8 @@ class Part:
         """How many tensors share the storage."""
         return int(self.torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)) - 1
 
-    def _move(self, tensors: list[Any]) -> int:
-        """Gives the tensors of one storage a new one in the region; returns its address."""
+    def _move(self, tensors: list[Any]) -> None:
+        """Gives the tensors of one storage a new one in the region."""
         torch, first = self.torch, tensors[0]
         old = first.untyped_storage()
         with torch.no_grad():
@@ -139,7 +144,7 @@ class Part:
             for tensor in tensors:
                 tensor.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
         self.devices.add(first.device.index or 0)
-        return int(storage.data_ptr())
+        self.moved[storage.data_ptr()] = self.weak(storage)
 
     def _moved_of(self, value: Any) -> list[Any]:
         """The tensors of a state that lie in the region."""

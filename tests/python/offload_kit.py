@@ -17,7 +17,16 @@ class Memory:
 
     @property
     def moved(self):
-        return [tensor for region in self.regions.values() for tensor in region]
+        return [tensor for tag in self.regions for tensor in self.tensors(tag)]
+
+    def tensors(self, tag):
+        """The blocks of a region; it keeps none alive."""
+        import torch
+
+        alive = [(torch.UntypedStorage._new_with_weak_ptr(x.cdata), x) for x in self.regions[tag]]
+        self.regions[tag] = [weak for storage, weak in alive if storage is not None]
+        whole = torch.tensor([], dtype=torch.uint8)
+        return [whole.new_tensor([]).set_(x) for x, _ in alive if x is not None]
 
     def stats(self, device):
         return Stats(asleep=0 if self.stays else len(self.away))
@@ -37,7 +46,7 @@ class Memory:
             return  # nothing of it is away
         self.calls.append("begin")
         self.away.discard(tag)
-        for tensor in self.regions[tag]:
+        for tensor in self.tensors(tag):
             tensor.copy_(self.saved[tensor.data_ptr()])
 
     def end_awake(self, device, tag, stream, changed, always, more):
@@ -48,7 +57,7 @@ class Memory:
         self.changed.append(changed)
         self.calls.append("always" if always else "end")
         self.away.add(tag)
-        for tensor in self.regions[tag]:
+        for tensor in self.tensors(tag):
             self.saved[tensor.data_ptr()] = tensor.clone()
             tensor.fill_(0xFF)
 
@@ -63,7 +72,8 @@ def memory(monkeypatch):
     def allocate(*args, **kwargs):
         tensor = empty(*args, **kwargs)
         if memory.inside:
-            memory.regions.setdefault(memory.inside, []).append(tensor)
+            weak = torch.multiprocessing.reductions.StorageWeakRef(tensor.untyped_storage())
+            memory.regions.setdefault(memory.inside, []).append(weak)
         return tensor
 
     monkeypatch.setattr(torch, "empty", allocate)
@@ -71,13 +81,6 @@ def memory(monkeypatch):
     monkeypatch.setattr(_lend, "current_stream", lambda torch, device: 0)
     monkeypatch.setattr(_offload._torch, "is_capturing", lambda torch: memory.capturing)
     monkeypatch.setattr(_offload._session, "active", lambda: (torch, memory))
-    # A storage that the double refers to as well has one more owner.
-    uses = _offload.Part._uses
-    monkeypatch.setattr(
-        _offload.Part,
-        "_uses",
-        lambda self, x: uses(self, x) - any(x.data_ptr() == m.data_ptr() for m in memory.moved),
-    )
     memory.capturing = False
     return memory
 

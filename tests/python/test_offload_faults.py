@@ -4,7 +4,7 @@ import copy
 import io
 
 import pytest
-from offload_kit import Memory, adam, memory, model, train
+from offload_kit import Memory, adam, closures, memory, model, train
 from stalloc import StallocError, StallocWarning, _offload, _offload_step
 
 __all__ = ["memory"]
@@ -147,3 +147,36 @@ def test_states_of_a_parameter_that_moves_are_found(memory, monkeypatch):
     expected = results(lambda optimizer: optimizer)
     for one, other in zip(results(_offload.offload), expected):
         assert torch.equal(one, other)
+
+
+def test_states_may_come_later(memory):
+    """As of experts that no token has been sent to yet: they come in place of none."""
+    import torch
+
+    experts = [torch.zeros(600, 600).requires_grad_() for _ in range(8)]
+    optimizer = _offload.offload(torch.optim.AdamW(experts), when="always")
+    for x in experts:
+        x.grad = torch.ones_like(x)
+        optimizer.step()
+    assert memory.calls[-1] == "always" and len(memory.moved) == 16
+
+
+def test_a_step_that_is_done_raises_no_error(memory, monkeypatch):
+    """States that are made anew are to stay on the device, but do not fit: they go on to leave."""
+    import torch
+
+    def lbfgs(net):
+        return torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=3, history_size=3)
+
+    def full(self, why):
+        ends.append(why)
+        raise StallocError("full")
+
+    ends = []
+    net = model()
+    expected = closures(net, lbfgs(net), 8)
+    net = model()
+    optimizer = _offload.offload(lbfgs(net))
+    monkeypatch.setattr(_offload._Offloaded, "_end", full)
+    assert closures(net, optimizer, 8) == expected
+    assert ends and memory.calls[-1] == "end"

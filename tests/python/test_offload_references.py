@@ -1,6 +1,7 @@
 """What refers to states, or compiles their step: the states stay while they are in use, and leave
 after it."""
 
+import copy
 import warnings
 
 import pytest
@@ -51,6 +52,27 @@ def test_what_is_referenced_at_any_depth_stays(memory, what):
     del held
     train(net, optimizer, 1)
     assert memory.calls[-1] == "end"
+
+
+@pytest.mark.parametrize("gone", ["load", "clear"])
+def test_what_was_a_state_stays_while_it_is_referenced(memory, gone):
+    """It lies in the region, though the optimizer has others now."""
+    net = model()
+    optimizer = _offload.offload(adam(net))
+    train(net, optimizer, 2)
+    saved = copy.deepcopy(optimizer.state_dict())
+    before = optimizer.state_dict()
+    if gone == "load":
+        optimizer.load_state_dict(saved)
+    else:
+        optimizer.state.clear()
+    del saved
+    with pytest.warns(StallocWarning, match="referenced from outside"):
+        train(net, optimizer, 2)
+    assert all(x.isfinite().all() for state in before["state"].values() for x in state.values())
+    del before
+    train(net, optimizer, 1)
+    assert memory.calls[-1] == "end" and len(memory.moved) == 2
 
 
 def test_the_local_tensor_of_a_shard_stays(memory, tmp_path):
