@@ -118,11 +118,13 @@ class Part:
 
     def _referenced(self, value: Any, alone: int, owners: int = 1) -> bool:
         """Whether more than so many owners refer to something inside that lies in the region."""
-        inner = _offload_state.inside(self.torch, value)
-        return any(
-            count > alone + owners and self._moved_of(each) or self._referenced(each, alone)
-            for each, count in zip(inner, _offload_state.references(inner))
-        )
+        inner, plain = _offload_state.inside(self.torch, value), self.torch.Tensor
+        for each, count in zip(inner, _offload_state.references(inner)):
+            if count > alone + owners and self._moved_of(each):
+                return True
+            if type(each) is not plain and self._referenced(each, alone):
+                return True
+        return False
 
     def _uses(self, tensor: Any) -> int:
         """How many tensors share the storage."""

@@ -47,7 +47,9 @@ def inside(torch: ModuleType, value: Any) -> list[Any]:
 
 def tensors(torch: ModuleType, value: Any) -> Iterator[Any]:
     """The plain tensors of a state. Not sparse ones, which have no storage of their own."""
-    if type(value) is torch.Tensor and value.layout is not torch.strided:
+    if type(value) is torch.Tensor:
+        if value.layout is torch.strided:
+            yield value
         return
     inner = inside(torch, value)
     if not inner and torch.is_tensor(value):
