@@ -58,3 +58,27 @@ func TestLeavesWithTheNextForward(t *testing.T) {
 		})
 	}
 }
+
+// TestLoweredLimit: memory that leaves above a limit that was lowered goes back to the driver, and
+// is not kept for others.
+func TestLoweredLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := sim.New(sim.Config{Capacity: 2 * mem.GiB})
+		k := newAwayKitOn(t, gpu, gpu, 128*mem.MiB) // 512 MiB
+		live := k.ask(896 * mem.MiB)
+		if err := k.Limit(0.5); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // in the second it is known how much is short
+			k.use()
+			k.end(true)
+		}
+		k.release(live)
+		k.release(k.ask(896 * mem.MiB))
+		time.Sleep(10 * time.Millisecond)
+		if used := gpu.Used(); used > mem.GiB {
+			t.Errorf("%v are held, of at most 1 GiB; %v are asleep", used, k.Stats().Asleep)
+		}
+		k.use()
+	})
+}

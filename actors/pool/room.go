@@ -48,6 +48,9 @@ func (p *Pool) settleAll(except *moved) (slept mem.Bytes, leaving bool) {
 		p.time += time.Since(start)
 		p.left = p.Clock.Now()
 		p.applyLimit()
+		if limit := p.mayHold(); limit > 0 && p.held() > limit { // it was lowered
+			p.dropSpare()
+		}
 		p.traced(start, "region: left", "bytes", int64(slept))
 	}
 	return slept, leaving
