@@ -151,7 +151,7 @@ def page(found: Ledger, others: recordings.Results) -> list[str]:
         "",
         *summary(rows),
         "",
-        f"The same of the {len(repeating(rows))} of which nine requests in ten come as planned:",
+        f"The same for the {len(repeating(rows))} of which nine requests in ten come as planned:",
         "",
         *summary(repeating(rows)),
         "",

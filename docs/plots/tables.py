@@ -114,8 +114,8 @@ def summary(found: Results, short: bool = False) -> list[str]:
         counts.append(f"{less} of {len(rows)}")
     lines += [
         "",
-        f"Expandable segments fit in less than stalloc in {counts[0]}, are at full speed in less "
-        f"in {counts[1]}.",
+        f"Expandable segments fit in less memory than stalloc in {counts[0]}, run at full speed in "
+        f"less in {counts[1]}.",
     ]
     return lines
 

@@ -155,8 +155,8 @@ def test_the_readme_says_where_nothing_is_won():
     assert lines[4] == (f"| 5 others: to fit | {ten} | {ten} | {ten} |")
     assert lines[5].endswith("| 3.5, 3.8, 6.0; never: 1 of 5 | 3.0, 3.0, 5.0; never: 1 of 5 |")
     assert lines[-1] == (
-        "Expandable segments fit in less than stalloc in 0 of 5, are at full speed in less in "
-        "2 of 5."
+        "Expandable segments fit in less memory than stalloc in 0 of 5, run at full speed in "
+        "less in 2 of 5."
     )
     kept_apart = {("apart", "x"): of(101, None)}
     assert tables.summary(found | kept_apart)[4:6] == [
