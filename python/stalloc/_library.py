@@ -158,7 +158,7 @@ class Library:
         self._check(status, f"cannot reset the peaks of device {device}")
 
     def begin_region(self, tag: str) -> None:
-        self._check(self._lib.stalloc_begin_region(tag.encode()), "region")
+        self._check(self._lib.stalloc_begin_region(_name(tag)), "region")
 
     def end_region(self) -> None:
         self._check(self._lib.stalloc_end_region(), "region")
@@ -171,7 +171,7 @@ class Library:
         self._check(self._lib.stalloc_resume(device, _texts(tags), len(tags)), "resume")
 
     def begin_awake(self, device: int, tag: str, stream: int) -> None:
-        self._check(self._lib.stalloc_begin_awake(device, tag.encode(), stream), "awake")
+        self._check(self._lib.stalloc_begin_awake(device, _name(tag), stream), "awake")
 
     def end_awake(
         self,
@@ -183,10 +183,10 @@ class Library:
         more: bool = False,
     ) -> None:
         how = _CHANGED * changed + _ALL_LEAVES * always + _MORE_FOLLOW * more
-        self._check(self._lib.stalloc_end_awake(device, tag.encode(), stream, how), "awake")
+        self._check(self._lib.stalloc_end_awake(device, _name(tag), stream, how), "awake")
 
     def prefetch(self, device: int, tag: str) -> None:
-        self._check(self._lib.stalloc_prefetch(device, tag.encode()), "prefetch")
+        self._check(self._lib.stalloc_prefetch(device, _name(tag)), "prefetch")
 
     def set_thrower(self, address: int) -> None:
         self._lib.stalloc_set_thrower(address)
@@ -215,7 +215,13 @@ def shim_path() -> Path:
 
 
 def _texts(texts: list[str]) -> Any:
-    return (ctypes.c_char_p * len(texts))(*(text.encode() for text in texts))
+    return (ctypes.c_char_p * len(texts))(*map(_name, texts))
+
+
+def _name(tag: str) -> bytes:
+    if not isinstance(tag, str) or "\0" in tag:
+        raise StallocError(f"stalloc: a region's name is text without zero bytes, not {tag!r}")
+    return tag.encode(errors="surrogateescape")
 
 
 def _decode(text: Optional[bytes]) -> str:

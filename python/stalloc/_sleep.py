@@ -57,7 +57,7 @@ def region(tag: str) -> Iterator[None]:
     2 MiB or more for each of its streams. Does nothing while stalloc is not enabled.
 
     Raises:
-        StallocError: the name is empty, or regions are nested more than 16 deep.
+        StallocError: the name is no text or empty, or regions are nested more than 16 deep.
     """
     active = _session.active()
     if active is None:

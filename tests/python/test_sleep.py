@@ -54,6 +54,11 @@ def test_bad_input(torch, stub):
         stalloc.pause(device=9)
     with pytest.raises(StallocError, match="there is no device 9"):
         stalloc.resume(device=9)
+    for name in None, 7, b"weights", "a\0b":
+        with pytest.raises(StallocError, match="a region's name is text"), stalloc.region(name):
+            raise AssertionError
+    with pytest.raises(StallocError, match="a region's name is text"):
+        stalloc.pause(["weights", None])
 
 
 @pytest.mark.parametrize("device", [-1, 1, "cuda:1"])
