@@ -129,3 +129,29 @@ func TestOthersMemoryIsBack(t *testing.T) {
 	}
 	k.use()
 }
+
+// TestUsesOutliveMemory: all blocks of a region are freed within a use, and their memory goes back
+// to the driver. A use inside does not end the outer one.
+func TestUsesOutliveMemory(t *testing.T) {
+	k := newAwayKit(t)
+	k.end(true)
+	k.use()
+	k.release(k.states...)
+	k.states = nil
+	if err := k.Trim(0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		at, err := k.MallocIn(0, k.region, mem.MiB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.states = append(k.states, at)
+		if err := k.BeginAwake(k.region, 0); err != nil {
+			t.Fatal(err)
+		}
+		k.end(true)
+	}
+	k.end(true)
+	k.closed()
+}

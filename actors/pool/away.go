@@ -23,6 +23,7 @@ import (
 type moving struct {
 	link     *away.Link
 	moved    map[uint64]*moved
+	begun    map[uint64]int  // uses of regions that have lost their memory meanwhile
 	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
 	left     time.Duration   // when something has left, or began to
 	warned   map[string]bool // what warnOnce has logged
@@ -128,8 +129,9 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &moved{Region: r, pool: region}
+	m := &moved{Region: r, pool: region, uses: p.begun[region]}
 	p.moved[region] = m
+	delete(p.begun, region)
 	return m, nil
 }
 

@@ -66,7 +66,8 @@ func (p *Pool) trimRegions() (err error) {
 	return err
 }
 
-// forgetMoved gives the backups of regions up that have no device memory any more.
+// forgetMoved gives the backups of regions up that have no device memory any more. Their uses that
+// have begun are not over.
 func (p *Pool) forgetMoved() {
 	held := p.policy.Regions()
 	err := p.backups.Give() // what could not be given back before
@@ -74,6 +75,9 @@ func (p *Pool) forgetMoved() {
 		if !held[m.pool] && !p.sleeps(m.pool) {
 			err = errors.Join(err, m.Drop())
 			delete(p.moved, m.pool)
+			if m.uses > 0 {
+				p.begun[m.pool] = m.uses
+			}
 		}
 	}
 	if err != nil {
