@@ -57,6 +57,7 @@ class Part:
         """
         for device in sorted(self.devices - self.away):
             stream, changed = _lend.current_stream(self.torch, device), device not in read
+            self.streams.pop(device, None)  # with an error its use has ended, too
             self.binding.end_awake(device, self.tag, stream, changed, always, device in more)
             self.away.add(device)
 

@@ -5,7 +5,7 @@ import io
 
 import pytest
 from offload_kit import Memory, adam, closures, memory, model, train
-from stalloc import StallocError, StallocWarning, _offload, _offload_step
+from stalloc import StallocError, StallocWarning, _lend, _offload, _offload_step
 
 __all__ = ["memory"]
 pytestmark = pytest.mark.torch
@@ -73,6 +73,28 @@ def test_states_stay_where_they_cannot_be_lent(memory, monkeypatch):
     assert memory.calls == []
     for step in range(1, 4):
         losses += train_once(net, optimizer, step)
+    assert losses == expected
+    assert memory.calls == ["end", *["begin", "end"] * 2]
+
+
+def test_an_end_that_fails_ends_the_use(memory, monkeypatch):
+    """Then the next step, on another stream, does not close the region while it uses it."""
+    net = model()
+    expected = train(net, adam(net), 4)
+    net = model()
+    optimizer = _offload.offload(adam(net))
+    losses = train(net, optimizer, 1)
+
+    def refuse(self, device, tag, *_):
+        self.uses[tag] = 0
+        raise StallocError("no event")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Memory, "end_awake", refuse)
+        with pytest.warns(StallocWarning, match="until the next step: no event"):
+            losses += train_once(net, optimizer, 1)
+    monkeypatch.setattr(_lend, "current_stream", lambda torch, device: 7)
+    losses += train(net, optimizer, 4, 2)
     assert losses == expected
     assert memory.calls == ["end", *["begin", "end"] * 2]
 
