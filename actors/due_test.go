@@ -40,6 +40,7 @@ func TestLeavesWithTheNextForward(t *testing.T) {
 				k.end(true)
 				k.release(gradients)
 				time.Sleep(time.Second)
+				synctest.Wait() // for the mover, which counts copies, too
 				if dev.out > out {
 					t.Fatalf("%v leave before a request", dev.out-out)
 				}
@@ -50,6 +51,7 @@ func TestLeavesWithTheNextForward(t *testing.T) {
 						k.release(at)
 					}
 					time.Sleep(10 * time.Millisecond)
+					synctest.Wait()
 				}
 				if (dev.out > out) != x.leaves {
 					t.Errorf("%v leave with %d requests", dev.out-out, n)
