@@ -168,8 +168,12 @@ class _Offloaded:
             whole(optimizer)  # one step takes less time; reading the states, it wakes them
             return
         groups = _offload_step.groups_of(self.torch, optimizer, self.parts)
+        todo = [x for x in self.parts if groups[x] and x not in self.done]
         with self.unread():
-            for part in [x for x in self.parts if groups[x] and x not in self.done]:
+            for part in self.parts:  # what had to stay before may be in the way of the others
+                if not part.away and part not in todo[:1]:
+                    self.lend(optimizer, part)
+            for part in todo:
                 hint = "make room, and call step() again with the same gradients, which finishes it"
                 try:
                     part.wake()

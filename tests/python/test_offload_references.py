@@ -6,7 +6,8 @@ import warnings
 
 import pytest
 from offload_kit import adam, memory, model, train
-from stalloc import StallocWarning, _lend, _offload, _offload_part, _offload_step
+from stalloc import StallocError, StallocWarning, _lend, _offload, _offload_part, _offload_step
+from test_offload_parts import deep
 
 __all__ = ["memory"]
 pytestmark = pytest.mark.torch
@@ -106,6 +107,32 @@ def test_the_local_tensor_of_a_shard_stays(memory, tmp_path):
         assert memory.calls[-1] == "end"
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_what_stayed_makes_room_for_the_next_step(memory, monkeypatch):
+    """It was referenced, and is not any more; two regions do not fit on the device now."""
+    monkeypatch.setattr(_offload_step, "PART", 1 << 20)
+    net = deep()
+    expected = train(net, adam(net), 4)
+    net = deep()
+    optimizer = _offload.offload(adam(net))
+    losses = train(net, optimizer, 1)
+    tags, begin = set(memory.away), memory.begin_awake
+    kept = optimizer.state[net[2].weight]["exp_avg"]
+    with pytest.warns(StallocWarning, match="referenced"):
+        losses += train(net, optimizer, 2, 1)
+    assert len(tags - memory.away) == 1
+    assert kept.isfinite().all()
+    del kept
+
+    def tight(device, tag, stream):
+        if tags - memory.away - {tag}:
+            raise StallocError("full")
+        begin(device, tag, stream)
+
+    monkeypatch.setattr(memory, "begin_awake", tight)
+    losses += train(net, optimizer, 4, 2)
+    assert losses == expected and memory.away == tags
 
 
 def test_a_step_waits_for_what_a_read_has_brought_back(memory, monkeypatch):
