@@ -23,7 +23,6 @@ import (
 type moving struct {
 	link     *away.Link
 	moved    map[uint64]*moved
-	begun    map[uint64]int  // uses of regions that have lost their memory meanwhile
 	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
 	left     time.Duration   // when something has left, or began to
 	warned   map[string]bool // what warnOnce has logged
@@ -39,7 +38,7 @@ type moved struct {
 	before mem.Bytes // the same for the time before
 	need   residency.Need
 	closed uint64 // the number of its last closing
-	due    bool   // so much of it leaves with the next large request
+	due    bool   // what was short then leaves with the next large request
 }
 
 // ErrNotOpen is the answer to a request of a region that is not in use.
@@ -129,9 +128,8 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &moved{Region: r, pool: region, uses: p.begun[region]}
+	m := &moved{Region: r, pool: region}
 	p.moved[region] = m
-	delete(p.begun, region)
 	return m, nil
 }
 
@@ -209,14 +207,14 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	p.closings++
 	m.uses, m.before, m.wanted, m.closed = 0, m.wanted, 0, p.closings
 	p.noteWanted()
-	sent, leaves := mem.Bytes(0), p.leaves(m, how.More)
+	var sent mem.Bytes
 	switch {
 	case how.All:
 		sent = p.send(m, m.All)
 	case how.More:
-		sent = p.leave(leaves, true, nil)
+		sent = p.leave(p.leaves(m, true), true, nil)
 	default:
-		m.due = leaves > 0
+		m.due = p.leaves(m, false) > 0
 	}
 	p.traced(start, "region: closed", "bytes", int64(sent))
 	return nil

@@ -66,17 +66,16 @@ func (p *Pool) trimRegions() (err error) {
 	return err
 }
 
-// forgetMoved gives the backups of regions up that have no device memory any more. Their uses that
-// have begun are not over.
+// forgetMoved gives the backups of regions up that have no device memory any more. One that is in
+// use stays known: its use is not over.
 func (p *Pool) forgetMoved() {
 	held := p.policy.Regions()
 	err := p.backups.Give() // what could not be given back before
 	for _, m := range p.moved {
 		if !held[m.pool] && !p.sleeps(m.pool) {
 			err = errors.Join(err, m.Drop())
-			delete(p.moved, m.pool)
-			if m.uses > 0 {
-				p.begun[m.pool] = m.uses
+			if m.uses == 0 {
+				delete(p.moved, m.pool)
 			}
 		}
 	}

@@ -103,9 +103,8 @@ func New(dev device.Device, env Env, layout onerange.Config, gm *gmlake.Config) 
 		runner:   runner{dev: sleeper.New(dev), events: map[driver.Fence]driver.Fence{}},
 		sleeping: sleeping{map[uint64]*backup.Copy{}, backup.New(dev, env.Log)},
 		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
-		moving: moving{moved: map[uint64]*moved{}, begun: map[uint64]int{},
-			warned: map[string]bool{}},
-		limit: layout.Limit}
+		moving:   moving{moved: map[uint64]*moved{}, warned: map[string]bool{}},
+		limit:    layout.Limit}
 	p.link = away.NewLink(p.dev, p.backups)
 	// More than the device has need not be tried: the failed request would first take all there is.
 	_, total, err := dev.Memory()
