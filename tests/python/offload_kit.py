@@ -2,7 +2,7 @@
 what is away, and small models that train."""
 
 import pytest
-from stalloc import Stats, _lend, _offload
+from stalloc import StallocWarning, Stats, _lend, _offload
 
 
 class Memory:
@@ -110,6 +110,27 @@ def adam(net, **more):
     import torch
 
     return torch.optim.AdamW(net.parameters(), lr=0.01, **more)
+
+
+def offloaded():
+    """A model, its optimizer that lends its states, and the losses of four steps without."""
+    net = model()
+    losses = train(net, adam(net), 4)
+    net = model()
+    return net, _offload.offload(adam(net)), losses
+
+
+def stays_while_held(memory, net, optimizer, hold):
+    """After two steps `hold` gets a reference: the states stay for a step, and leave later."""
+    train(net, optimizer, 2)
+    assert len(memory.moved) > 1
+    held = hold()
+    with pytest.warns(StallocWarning, match="referenced from outside"):
+        train(net, optimizer, 1)
+    assert memory.calls[-1] == "begin"
+    del held
+    train(net, optimizer, 1)
+    assert memory.calls[-1] == "end"
 
 
 def closures(net, optimizer, steps):

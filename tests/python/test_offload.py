@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from offload_kit import adam, closures, memory, model, train
+from offload_kit import adam, closures, memory, model, stays_while_held, train
 from stalloc import StallocWarning, Stats, _offload
 
 __all__ = ["memory"]
@@ -37,21 +37,15 @@ def test_reading_the_state_wakes_it(memory):
 def test_what_is_referenced_stays(memory, keep):
     net = model()
     optimizer = _offload.offload(adam(net))
-    train(net, optimizer, 2)
     first = next(iter(net.parameters()))
-    held = {
+    hold = {
         "state_dict": lambda: optimizer.state_dict(),
         "state": lambda: optimizer.state,
         "dictionary": lambda: optimizer.state[first],
         "tensor": lambda: optimizer.state[first]["exp_avg"],
         "view": lambda: optimizer.state[first]["exp_avg"][3:5],
-    }[keep]()
-    with pytest.warns(StallocWarning, match="referenced from outside"):
-        train(net, optimizer, 1)
-    assert memory.calls[-1] == "begin"
-    del held
-    train(net, optimizer, 1)
-    assert memory.calls[-1] == "end"
+    }[keep]
+    stays_while_held(memory, net, optimizer, hold)
 
 
 def test_loaded_states_leave_too(memory):

@@ -4,7 +4,7 @@ import copy
 import io
 
 import pytest
-from offload_kit import Memory, adam, closures, memory, model, train
+from offload_kit import Memory, adam, closures, memory, model, offloaded, train
 from stalloc import StallocError, StallocWarning, _lend, _offload, _offload_step
 
 __all__ = ["memory"]
@@ -58,10 +58,7 @@ def test_states_stay_where_there_is_no_memory_to_move_them(memory, monkeypatch):
 
 
 def test_states_stay_where_they_cannot_be_lent(memory, monkeypatch):
-    net = model()
-    expected = train(net, adam(net), 4)
-    net = model()
-    optimizer = _offload.offload(adam(net))
+    net, optimizer, expected = offloaded()
 
     def refuse(self, *_):
         raise StallocError("no event")
@@ -79,10 +76,7 @@ def test_states_stay_where_they_cannot_be_lent(memory, monkeypatch):
 
 def test_an_end_that_fails_ends_the_use(memory, monkeypatch):
     """Then the next step, on another stream, does not close the region while it uses it."""
-    net = model()
-    expected = train(net, adam(net), 4)
-    net = model()
-    optimizer = _offload.offload(adam(net))
+    net, optimizer, expected = offloaded()
     losses = train(net, optimizer, 1)
 
     def refuse(self, device, tag, *_):

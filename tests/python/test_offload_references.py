@@ -5,7 +5,7 @@ import copy
 import warnings
 
 import pytest
-from offload_kit import adam, memory, model, train
+from offload_kit import adam, memory, model, offloaded, stays_while_held, train
 from stalloc import StallocError, StallocWarning, _lend, _offload, _offload_part, _offload_step
 from test_offload_parts import deep
 
@@ -44,15 +44,8 @@ HELD = {
 def test_what_is_referenced_at_any_depth_stays(memory, what):
     net = model()
     optimizer = _offload.offload(nested(net.parameters()))
-    train(net, optimizer, 2)
-    assert len(memory.moved) == 2
-    held = HELD[what](optimizer.state[next(iter(net.parameters()))])
-    with pytest.warns(StallocWarning, match="referenced from outside"):
-        train(net, optimizer, 1)
-    assert memory.calls[-1] == "begin"
-    del held
-    train(net, optimizer, 1)
-    assert memory.calls[-1] == "end"
+    first = next(iter(net.parameters()))
+    stays_while_held(memory, net, optimizer, lambda: HELD[what](optimizer.state[first]))
 
 
 @pytest.mark.parametrize("gone", ["load", "clear"])
@@ -137,10 +130,7 @@ def test_what_stayed_makes_room_for_the_next_step(memory, monkeypatch):
 
 def test_a_step_waits_for_what_a_read_has_brought_back(memory, monkeypatch):
     """On another stream: a program that has only read need not make the streams wait."""
-    net = model()
-    expected = train(net, adam(net), 4)
-    net = model()
-    optimizer = _offload.offload(adam(net))
+    net, optimizer, expected = offloaded()
     losses = train(net, optimizer, 2)
     (tag,) = memory.away
     memory.streams[tag].clear()
