@@ -65,8 +65,8 @@ class Found:
     rates: tuple
     clocked: tuple = ()
     least: bool = False  # ways that were not run may be faster
-    # The host may bound it, and the allocator gave its cache back and tried again, which took
-    # nobody knows how long: its kernels alone do not say how fast it is.
+    # The host may bound it, and the allocator gave its cache back and tried again. How long that
+    # took is not known, so its kernels alone do not say how fast it is.
     retried: bool = False
 
     @property

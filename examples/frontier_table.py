@@ -37,10 +37,10 @@ class Row:
         return self.found[self.best()].rate if self.best() else 0
 
     def gain(self, column):
-        """Over the best peer, in percent; None where the peer's speed is not known, or either does
-        not train. If this column's `least` is set, it is at least so much."""
+        """Over the best peer, in percent; None where a speed is not known, or either does not
+        train. If this column's `least` is set, it is at least so much."""
         best, peer = self.found.get(column), self.found.get(self.best())
-        if not best or not peer or peer.least or peer.retried:
+        if not best or not peer or peer.least or peer.retried or best.retried:
             return None
         return 100 * (best.rate / peer.rate - 1)
 
@@ -98,7 +98,7 @@ def tables(benches):
             "In brackets: as measured, where the host bounded the steps. Before it: what the "
             "kernels alone reach, or the fastest quarter of all allocators' steps if these were "
             "not profiled, with this allocator's driver calls and waits. A bracket alone: the "
-            "allocator had to give its cache back and try again, which took nobody knows how long."
+            "allocator had to give its cache back and try again; how long that took is not known."
         )
     return "\n\n".join(parts)
 
