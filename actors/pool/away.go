@@ -27,6 +27,7 @@ type moving struct {
 	left     time.Duration   // when something has left, or began to
 	warned   map[string]bool // what warnOnce has logged
 	closings uint64
+	lacked   uint64 // how many closings there were when anything last waited for room
 }
 
 // moved is a region, and how much of it has to leave.
@@ -80,7 +81,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	}
 	if !m.IsOpen() {
 		start, out := time.Now(), m.Away
-		m.need.Note(m.wanted, p.MostHeld())
+		m.need.Note(m.wanted, p.MostHeld(), p.lacked >= m.closed)
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
 				return fmt.Errorf("it stays on the host: %w", err)
