@@ -84,3 +84,36 @@ func TestLoweredLimit(t *testing.T) {
 		k.use()
 	})
 }
+
+// TestLeavesNoMoreThanWasShort: idle memory takes the margin, while nothing waits, and no more
+// leaves for that in the next steps.
+func TestLeavesNoMoreThanWasShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := sim.New(sim.Config{Capacity: 2 * mem.GiB})
+		k := newAwayKitOn(t, gpu, gpu, 256*mem.MiB)
+		if err := k.Limit(0.75); err != nil {
+			t.Fatal(err)
+		}
+		var first mem.Bytes
+		for n := range 8 {
+			k.use()
+			k.end(true)
+			activations := k.ask(896 * mem.MiB) // short of 384 MiB
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+			gone := k.Stats().Asleep
+			k.release(activations)
+			other, err := k.Malloc(1, mem.Bytes(16+4*n)*mem.MiB) // another stream
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.release(other)
+			if n == 1 {
+				first = gone
+			}
+			if n > 0 && (gone != first || gone == 0) {
+				t.Errorf("in step %d %v leave, and %v before", n, gone, first)
+			}
+		}
+	})
+}

@@ -7,12 +7,13 @@
 //	   |                               \__________                  |
 //	   | leaves                         | comes back as the load falls
 //
-// When it begins to come back follows from the last times that the region was away
-// (residency.SafeStart): at the earliest moment after which the load and what has come back never
-// exceed what may be held. Steps vary in time, so the moment is counted in requests and frees. If
-// the program needs more memory all the same, what has come back leaves again, without a copy. When
-// the program opens the region, it waits for what has not come back. Of several regions the one
-// that was opened longest ago is expected first: room is kept for it before others come back.
+// When it begins to come back follows from the last times that the region was away: as soon as all
+// of it fits beside the load, from there on. A part of it would often fit earlier, but idle memory
+// makes way for all of it at once, and the program would miss that. Steps vary in time, so the
+// moment is counted in requests and frees. If the program needs more memory all the same, what has
+// come back leaves again, without a copy. When the program opens the region, it waits for what has
+// not come back. Of several regions the one that was opened longest ago is expected first: room is
+// kept for it before others come back.
 package mover
 
 import (
@@ -50,14 +51,13 @@ type Mover struct {
 // region is the mover's state for a region that was closed.
 type region struct {
 	closed bool
-	moves  bool          // something has left, or leaves, since it was closed
-	since  time.Duration // when it was closed last
-	now    run           // since then
-	before []run         // the last times that it was closed
-	begin  uint64        // it begins to come back after so many requests and frees
-	rest   mem.Bytes     // the load for which begin was found, 0: it was not
-	start  uint64        // requests and frees before it was closed
-	opened uint64        // the number of its last opening
+	moves  bool      // something has left, or leaves, since it was closed
+	now    run       // since it was closed last
+	before []run     // the last times that it was closed
+	begin  uint64    // it begins to come back after so many requests and frees
+	rest   mem.Bytes // the load for which begin was found, 0: it was not
+	start  uint64    // requests and frees before it was closed
+	opened uint64    // the number of its last opening
 }
 
 const (
@@ -76,17 +76,15 @@ func New(env Env) *Mover { return &Mover{Env: env, regions: map[uint64]*region{}
 
 // Closed says that a region was closed, after so many requests and frees of the program.
 func (m *Mover) Closed(n, logged uint64) {
-	now := m.Clock.Now()
-	load := m.note(now, logged)
+	load := m.note(logged)
 	r := m.regions[n]
 	if r == nil {
 		r = &region{}
 		m.regions[n] = r
 	}
-	r.closed, r.moves = true, false
-	r.since, r.start = now, logged
+	r.closed, r.moves, r.start = true, false, logged
 	r.now = run{}
-	r.note(now, load, load, logged)
+	r.note(load, load, logged)
 	m.low, m.rose = load, false
 	if !m.running && !m.stop {
 		m.running = true
@@ -100,7 +98,7 @@ func (m *Mover) Opened(n, logged uint64) {
 	if r == nil || !r.closed {
 		return
 	}
-	m.note(m.Clock.Now(), logged)
+	m.note(logged)
 	m.opened++
 	r.closed, r.rest, r.opened = false, 0, m.opened
 	if r.now.end = logged - r.start; r.moves {
@@ -127,7 +125,7 @@ func (m *Mover) run() {
 func (m *Mover) look() (next time.Duration) {
 	_ = m.OnPool(func(p *pool.Pool) error {
 		if !m.stop {
-			next = m.lookAt(p, m.note(m.Clock.Now(), p.Logged()))
+			next = m.lookAt(p, m.note(p.Logged()))
 		}
 		m.running = next > 0
 		return nil
@@ -136,13 +134,13 @@ func (m *Mover) look() (next time.Duration) {
 }
 
 // note looks at the load, for each closed region, and returns it.
-func (m *Mover) note(now time.Duration, logged uint64) mem.Bytes {
+func (m *Mover) note(logged uint64) mem.Bytes {
 	load, high := m.Load()
 	m.rose = m.rose || high >= m.low+pool.Large
 	m.low = min(m.low, load)
 	for _, r := range m.regions {
 		if r.closed {
-			r.note(now, load, high, logged)
+			r.note(load, high, logged)
 		}
 	}
 	return load

@@ -1,7 +1,6 @@
 package mover
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 	"testing"
@@ -9,15 +8,13 @@ import (
 
 	"stalloc/actors/pool"
 	"stalloc/internal/mem"
-	"stalloc/plan/residency"
 )
 
 // fall is a run whose load falls from high to low at the third of five looks.
 func fall(done ...uint64) run {
 	r := run{done: done, end: done[len(done)-1]}
-	for i, load := range []mem.Bytes{8, 8, 2, 2, 1} {
-		r.load = append(r.load, residency.Load{From: residency.Nanos(i) * 1e9,
-			Bytes: load * mem.GiB})
+	for _, load := range []mem.Bytes{8, 8, 2, 2, 1} {
+		r.load = append(r.load, load*mem.GiB)
 	}
 	return r
 }
@@ -32,6 +29,7 @@ func TestBegin(t *testing.T) {
 	}{
 		{10 * mem.GiB, mem.GiB, 11},    // it always fits
 		{8 * mem.GiB, 4 * mem.GiB, 33}, // once the load is low, in the later of the two
+		{9 * mem.GiB, 4 * mem.GiB, 33}, // not before, though a part of it would fit
 		{4 * mem.GiB, 4 * mem.GiB, 51}, // nowhere
 	} {
 		if got := begin([]run{a, b}, x.limit, x.size); got != x.want {
@@ -101,8 +99,8 @@ func TestShortRuns(t *testing.T) {
 	l.Opened(2, 140)
 	for n, want := range map[uint64]run{
 		1: {peak: 5, end: 30, done: []uint64{0, 10},
-			load: []residency.Load{{Bytes: 5}, {Bytes: 2}}},
-		2: {peak: 7, end: 30, done: []uint64{0}, load: []residency.Load{{Bytes: 7}}},
+			load: []mem.Bytes{5, 2}},
+		2: {peak: 7, end: 30, done: []uint64{0}, load: []mem.Bytes{7}},
 	} {
 		if got := l.regions[n].before; !reflect.DeepEqual(got, []run{want}) {
 			t.Errorf("region %d: %+v, want %+v", n, got, want)
@@ -122,14 +120,13 @@ func TestLongRuns(t *testing.T) {
 		if n == 5*looks {
 			l.set(9 * mem.GiB)
 		}
-		l.note(l.now, uint64(n))
+		l.note(uint64(n))
 	}
 	if len(r.now.load) > looks || len(r.now.done) != len(r.now.load) {
 		t.Errorf("%d loads and %d counts are kept", len(r.now.load), len(r.now.done))
 	}
-	before := func(a, b residency.Load) int { return cmp.Compare(a.From, b.From) }
-	if !slices.IsSortedFunc(r.now.load, before) || !slices.IsSorted(r.now.done) {
-		t.Error("they are not in order")
+	if !slices.IsSorted(r.now.done) {
+		t.Error("the counts are not in order")
 	}
 	if got := begin([]run{r.now}, 8*mem.GiB, mem.GiB); got <= 5*looks || got > 6*looks {
 		t.Errorf("it begins after %d, and the peak is at %d", got, 5*looks)

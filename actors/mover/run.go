@@ -1,52 +1,39 @@
 package mover
 
-import (
-	"slices"
-	"time"
-
-	"stalloc/internal/mem"
-	"stalloc/plan/residency"
-)
+import "stalloc/internal/mem"
 
 // run is what the program did while a region was closed. Between two looks at the load it counts as
 // the most that it was.
 type run struct {
-	load []residency.Load
+	load []mem.Bytes
 	done []uint64 // requests and frees until each of load
 	end  uint64   // requests and frees until it was opened
 	peak mem.Bytes
 }
 
-const (
-	looks = 4096 // at most of a run; then each two become one
-	// linkRate is that of fourth-generation PCIe, in bytes a second. On a faster link the memory is
-	// taken earlier than needed.
-	linkRate = 20e9
-)
+const looks = 4096 // at most of a run; then each two become one
 
 // note records the load after so many requests and frees, and the most since it did so last.
-func (r *region) note(now time.Duration, load, high mem.Bytes, logged uint64) {
+func (r *region) note(load, high mem.Bytes, logged uint64) {
 	x := &r.now
 	x.peak = max(x.peak, high)
 	last := len(x.load) - 1
 	if last >= 0 {
-		x.load[last].Bytes = max(x.load[last].Bytes, high)
+		x.load[last] = max(x.load[last], high)
 	}
-	if last >= 0 && x.load[last].Bytes == load {
+	if last >= 0 && x.load[last] == load {
 		return
 	}
 	if len(x.load) == looks {
 		x.halve()
 	}
-	at := residency.Nanos(now - r.since)
-	x.load = append(x.load, residency.Load{From: at, Bytes: load})
+	x.load = append(x.load, load)
 	x.done = append(x.done, logged-r.start)
 }
 
 func (x *run) halve() {
 	for i := range looks / 2 {
-		a, b := x.load[2*i], x.load[2*i+1]
-		x.load[i] = residency.Load{From: a.From, Bytes: max(a.Bytes, b.Bytes)}
+		x.load[i] = max(x.load[2*i], x.load[2*i+1])
 		x.done[i] = x.done[2*i]
 	}
 	x.load, x.done = x.load[:looks/2], x.done[:looks/2]
@@ -56,12 +43,14 @@ func (x *run) halve() {
 // that any run allows, and a run's end if it never leaves room.
 func begin(runs []run, limit, size mem.Bytes) (done uint64) {
 	for _, x := range runs {
-		at, ok := residency.SafeStart(x.load, 0, limit, size, linkRate)
-		i := slices.IndexFunc(x.load, func(l residency.Load) bool { return ok && l.From >= at })
-		if i < 0 {
-			done = max(done, x.end)
+		at := len(x.load) // behind the last load that leaves no room
+		for at > 0 && x.load[at-1]+size <= limit {
+			at--
+		}
+		if at < len(x.load) {
+			done = max(done, x.done[at])
 		} else {
-			done = max(done, x.done[i])
+			done = max(done, x.end)
 		}
 	}
 	return done

@@ -81,7 +81,8 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	}
 	if !m.IsOpen() {
 		start, out := time.Now(), m.Away
-		m.need.Note(m.wanted, p.MostHeld(), p.lacked >= m.closed)
+		limit := p.MostHeld() // which may have been lowered
+		m.need.Note(m.wanted, limit, p.lacked >= m.closed || p.reserved() > limit)
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
 				return fmt.Errorf("it stays on the host: %w", err)

@@ -213,9 +213,11 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 // leastRoom is how much regions give up at least: idle memory may lie so that it does not serve.
 const leastRoom = 128 * mem.MiB
 
-// send begins to move so much of a region out, and returns how much does.
-func (p *Pool) send(m *moved, n mem.Bytes) mem.Bytes {
-	sent, err := m.Send(n, p.busy(m.pool))
+// send begins to move so much of a region out, and returns how much does. It may have to pin host
+// memory, which takes long.
+func (p *Pool) send(m *moved, n mem.Bytes) (sent mem.Bytes) {
+	busy, err := p.busy(m.pool), error(nil)
+	p.aside(func() { sent, err = m.Send(n, busy) })
 	if sent > 0 {
 		p.left = p.Clock.Now()
 	}

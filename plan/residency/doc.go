@@ -46,10 +46,6 @@
 // begun no earlier than here (induction), then at every moment from t to j's need both have the
 // same items back, so no moment after t is unsafe here either, and the link is free no later.
 //
-// The rule of one contiguous return, the smallest t such that for all t' > t the load plus what
-// came back since t keeps the limit, is SafeStart. Returns in parts end no later than with it, but
-// for one part, whose memory is taken as its copy begins.
-//
 // The fewest bytes leave without a wait, if idle times are nested as in a forward and a backward
 // pass, and all parts have one size u, whatever the two rates. Let a choice of k parts be feasible,
 // and exchange it for the k outermost ones. Sorted times of becoming idle get earlier, so that the

@@ -13,9 +13,9 @@ type Need [16]mem.Bytes
 // all the same waits for a copy, and perhaps for host memory to be pinned.
 const needMargin = 8
 
-// Note adds a use: the most that was wanted, how much may be held (limit 0: any amount), and whether
-// anything waited for room. If nothing did, what left was enough. Idle memory that took the margin
-// does not count then, or the need would grow with each use.
+// Note adds a use: the most that was wanted, how much may be held (limit 0: any amount), and
+// whether anything waited for room. If nothing did, what left was enough. Idle memory that took the
+// margin does not count then, or the need would grow with each use.
 func (n *Need) Note(wanted, limit mem.Bytes, waited bool) {
 	need := mem.Bytes(0)
 	if limit > 0 {
