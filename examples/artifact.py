@@ -120,9 +120,11 @@ class Bench:
         return batches.Run(key, HERE / row.script, words, allocator, gpus)
 
     def ran(self, name, allocator):
-        """The runs of a row that there are."""
+        """The runs of a row that there are, by turn."""
         keys = [self.row(name, allocator, turn, 0).key for turn in range(self.args.turns)]
-        return [self.book.entries[ledger.key_of(key)] for key in keys if self.book.has(key)]
+        return {
+            key["turn"]: self.book.entries[ledger.key_of(key)] for key in keys if self.book.has(key)
+        }
 
     def throughput(self, found, gpus=1):
         """Puts into `found`, by allocator: what was tried, as {(batch, recomputed): result}, on

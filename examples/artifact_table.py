@@ -40,23 +40,32 @@ def share(runs):
 
 
 def times(bench, differs):
-    """The median step, its least and most over the turns, and how many there were."""
+    """The median step, its least and most over the turns, and how many there were. A turn counts
+    where each allocator that has times has one: the machine's speed varies between them."""
     those = bench.args.allocators
     head = ["step, ms", "turns", *map(name, those)]
     lines = [f"| {' | '.join(head)} |", "|---" + "|--:" * (1 + len(those)) + "|"]
     for row, how in differs.items():
         each = [timed(bench.ran(row, a), how.startswith(FAKE)) for a in those]
-        if any(each):
-            cells = [span(found) for found in each]
-            lines.append(f"| {row} | {max(map(len, each))} | {' | '.join(cells)} |")
+        if turns := shared(each):
+            cells = [span(sorted(found[n] for n in turns if n in found)) for found in each]
+            lines.append(f"| {row} | {len(turns)} | {' | '.join(cells)} |")
     return "\n".join(lines) if len(lines) > 2 else "Of these rows no times are known."
 
 
+def shared(each):
+    """The turns that all have in common, of those that have any."""
+    have = [set(found) for found in each if found]
+    return set.intersection(*have) if have else set()
+
+
 def timed(runs, fake):
-    """What counts: beside fake ranks only what is known to be finite."""
-    return sorted(
-        run["step_ms"] for run in runs if not run["oom"] and (run.get("finite") or not fake)
-    )
+    """What counts, by turn: beside fake ranks only what is known to be finite."""
+    return {
+        turn: run["step_ms"]
+        for turn, run in runs.items()
+        if not run["oom"] and (run.get("finite") or not fake)
+    }
 
 
 def span(found):
@@ -82,9 +91,9 @@ def falls(bench, wanted):
 
 def efficiency(runs):
     """Allocated over reserved at most, at worst over the runs; None without runs, or memory."""
-    if not runs or any(run["oom"] for run in runs):
+    if not runs or any(run["oom"] for run in runs.values()):
         return None
-    return min(run["peak_allocated"] / run["peak_reserved"] for run in runs)
+    return min(run["peak_allocated"] / run["peak_reserved"] for run in runs.values())
 
 
 def throughput(found, cap, layers):

@@ -88,6 +88,16 @@ def test_rows_and_throughput(gpu, tmp_path, capsys):
     assert capsys.readouterr().out.split("| allocator |")[1] == speeds
 
 
+def test_a_turn_counts_once_all_have_run(gpu, tmp_path, capsys):
+    path = tmp_path / "a.jsonl"
+    options = ["--json", str(path), "--rows", "llama2-7b/N", "--parts", "rows", "--turns", "2"]
+    assert artifact.main(options, gpu, machine(1)) == 0
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    capsys.readouterr()
+    assert artifact.main([*options, "--table"]) == 0
+    assert "| llama2-7b/N | 1 | 600 | 600 | 600 | 600 | 600 |" in capsys.readouterr().out
+
+
 def test_two_gpus_have_rows_of_their_own(gpu, tmp_path, capsys):
     options = ["--json", str(tmp_path / "a.jsonl"), "--rows", "gpt2/N", "opt-1.3b", "gpt2/V"]
     options += ["--parts", "rows", "--turns", "2"]
