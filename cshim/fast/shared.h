@@ -98,6 +98,7 @@ struct stalloc_device {
 	/* Deferred frees that C has performed or only Go can perform. The next thread that
 	 * releases the lock in C takes them. */
 	_Atomic(struct stalloc_deferred_free *) frees_for_go;
+	_Atomic uint32_t senders; /* threads that pass some of them to Go */
 	_Atomic(struct stalloc_stream *) streams; /* all that were ever seen, newest first */
 	struct stalloc_counts counts;
 	_Atomic uint64_t ooms;

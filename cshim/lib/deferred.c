@@ -1,8 +1,11 @@
 #include <stdlib.h>
+#include <time.h>
 
 #include "deferred.h"
 
 static _Atomic bool logged_unknown;
+static __thread uint32_t sending; /* what of senders this thread is, interrupted perhaps */
+enum { MOST_PAUSES = 10000 };	  /* of 20 us and more, while others send */
 
 void stalloc_nudge(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
@@ -26,21 +29,31 @@ void stalloc_send_frees_to_go(struct stalloc_device *d) {
 	stalloc_lock(d);
 	struct stalloc_deferred_free *n = STALLOC_RELAXED(d->frees_for_go), *next;
 	STALLOC_PUT(d->frees_for_go, NULL);
+	atomic_fetch_add(&d->senders, 1);
 	stalloc_unlock_and_drain_in_c(d);
+	sending++;
 	for (; n; n = next) {
 		next = n->next;
 		if (n->addr != 0) stalloc_free_in_engine(n->addr, true);
 		free(n);
 	}
+	sending--;
+	atomic_fetch_sub(&d->senders, 1);
 }
 
 bool stalloc_drain_now(struct stalloc_device *d) {
-	if (STALLOC_RELAXED(d->deferred_frees) == NULL && STALLOC_RELAXED(d->frees_for_go) == NULL)
-		return false;
-	stalloc_lock(d);
+	if (!atomic_load(&d->streams)) return false;
+	stalloc_lock(d); /* who has it may have frees in hand */
 	stalloc_drain(d);
+	bool others = atomic_load(&d->senders) > sending,
+	     some = others || STALLOC_RELAXED(d->frees_for_go);
 	stalloc_unlock_and_drain(d);
-	return true;
+	const struct timespec pause = {0, 20000};
+	for (int i = 0; others && i < MOST_PAUSES; i++) {
+		nanosleep(&pause, NULL);
+		others = atomic_load(&d->senders) > sending;
+	}
+	return some;
 }
 
 void stalloc_count(struct stalloc_device *d, bool in, uint64_t asked) {

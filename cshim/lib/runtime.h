@@ -41,8 +41,8 @@ void stalloc_invalidate_recent(void);
  * lock. */
 void stalloc_free_at(struct stalloc_device *d, uint64_t addr);
 
-/* deferred.c: performs a device's deferred frees now, for when no later request or free may do so.
- * True if there were any. */
+/* deferred.c: performs a device's deferred frees now, for when no later request or free may do so,
+ * and waits for those that other threads have taken to perform. True if there were any. */
 bool stalloc_drain_now(struct stalloc_device *d);
 
 /* error.c: sets the thread's last error, unless code is STALLOC_OK, and returns code. */

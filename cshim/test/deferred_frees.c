@@ -1,6 +1,7 @@
 /* A thread frees blocks that other streams have used, while another one asks for figures, resets
  * peaks, begins and ends private pools or empties the cache. Once both have returned, every free
- * has been performed: the engine knows no live block there. */
+ * has been performed: the engine knows no live block there. Once the first has asked for figures
+ * itself it has, too, whoever performs it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 enum { ROUNDS = 4000 };
 static pthread_barrier_t begin, end;
 static void *block;
-static bool over; /* told by a barrier */
+static bool over, asks; /* told by a barrier */
 static _Atomic bool freed;
 
 static void *freer(void *nothing)
@@ -19,6 +20,11 @@ static void *freer(void *nothing)
 		pthread_barrier_wait(&begin);
 		if (over) return nothing;
 		stalloc_free(block, 0, 0, NULL);
+		if (asks) {
+			struct stalloc_stats s;
+			stalloc_get_stats(0, &s, sizeof s);
+			CHECK(stalloc_base(block, NULL) == NULL, "a free is under way");
+		}
 		atomic_store(&freed, true);
 		pthread_barrier_wait(&end);
 	}
@@ -46,6 +52,7 @@ int main(void)
 		block = kit_get(3 << 20, 0, NULL);
 		stalloc_record_stream(block, (void *)0x1000);
 		atomic_store(&freed, false);
+		asks = i % 2;
 		pthread_barrier_wait(&begin);
 		do disturb(i % 5);
 		while (!atomic_load(&freed));
