@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"stalloc/actors/pool"
 	"stalloc/internal/mem"
@@ -44,9 +43,8 @@ func TestBegin(t *testing.T) {
 // TestExpected: the region that was opened least lately is expected first, and one that was never
 // opened before all others.
 func TestExpected(t *testing.T) {
-	still := pool.Clock{Now: func() time.Duration { return 0 }}
 	load := func() (now, most mem.Bytes) { return 0, 0 }
-	m := New(Env{Clock: still, Load: load, Go: func(func()) {}})
+	m := New(Env{Load: load, Go: func(func()) {}})
 	for _, n := range []uint64{3, 1, 2, 4} {
 		m.Closed(n, 0)
 	}
@@ -63,14 +61,12 @@ func TestExpected(t *testing.T) {
 // looked is a mover of a program whose load a test sets.
 type looked struct {
 	*Mover
-	now        time.Duration
 	load, most mem.Bytes
 }
 
 func newLooked() *looked {
 	l := &looked{}
 	l.Mover = New(Env{
-		Clock: pool.Clock{Now: func() time.Duration { return l.now }},
 		Load: func() (now, most mem.Bytes) {
 			most, l.most = l.most, l.load
 			return l.load, most
@@ -93,7 +89,6 @@ func TestShortRuns(t *testing.T) {
 	l.set(2)
 	l.Closed(2, 110)
 	l.regions[1].moves, l.regions[2].moves = true, true
-	l.now += time.Millisecond
 	l.Opened(1, 130)
 	l.set(7)
 	l.Opened(2, 140)
@@ -115,7 +110,6 @@ func TestLongRuns(t *testing.T) {
 	l.Closed(1, 0)
 	r := l.regions[1]
 	for n := range 10 * looks {
-		l.now += idle
 		l.set(mem.Bytes(n%3+1) * mem.GiB)
 		if n == 5*looks {
 			l.set(9 * mem.GiB)
