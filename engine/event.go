@@ -29,7 +29,8 @@ const (
 	// EvCapture says that a graph is captured that uses the private pool Pool. From now on, until
 	// the pool is trimmed as one that no graph uses, its addresses and what is mapped there stay.
 	EvCapture
-	// EvLend makes streams lend Asked bytes of wholly free handles. A lent handle rests once the
+	// EvLend makes streams lend Asked bytes of wholly free handles, of Unit bytes each if an arena
+	// has enough of these. A lent handle rests once the
 	// fence after its stream's work has completed. So handles lent at earlier events rest now, and
 	// only what is missing is lent in addition. Nothing waits.
 	EvLend
@@ -69,6 +70,7 @@ type Event struct {
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
 	Asked  mem.Bytes    // EvAlloc, EvLend: bytes asked for; EvTrim: as much is enough, 0: all
 	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
+	Unit   mem.Bytes    // EvLend: the size of what is missing, 0: any
 	Handle Index        // EvRise
 	Pool   uint64       // EvAlloc, EvTrim, EvCapture: 0 is the default pool, any other private
 	// EvFree, EvUseStream; EvAlloc: where the block is to lie if all of it is free there, 0:

@@ -29,7 +29,7 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 		} else if limit > 0 {
 			room = min(n, max(limit-p.reserved(), 0))
 		}
-		gave := room < n && p.lend(n-room)
+		gave := room < n && p.lend(n-room, m.Unit())
 		start := time.Now()
 		var got mem.Bytes
 		var err error
@@ -61,11 +61,12 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 	}
 }
 
-// lend makes n bytes of idle memory rest, or all there is. Each handle rests once its stream has
+// lend makes n bytes of idle memory rest, or all there is, if it can in handles of unit bytes. Each
+// handle rests once its stream has
 // done what is queued now, at this call or a later one. lend reports whether some rests now.
-func (p *Pool) lend(n mem.Bytes) bool {
+func (p *Pool) lend(n, unit mem.Bytes) bool {
 	return p.policy.Indexed() && p.Host.Captures() == 0 &&
-		p.makesWay(engine.Event{Kind: engine.EvLend, Asked: n})
+		p.makesWay(engine.Event{Kind: engine.EvLend, Asked: n, Unit: unit})
 }
 
 // makesWay reports whether less is held after an event.

@@ -61,7 +61,8 @@ func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
 	p.dev.Keep(true)
 	p.aside(func() {
 		if slept, err = m.Settle(); slept > 0 {
-			err = errors.Join(err, p.dev.Raise())
+			_, leaving := p.out(nil)
+			err = errors.Join(err, p.dev.Raise(leaving == 0))
 		}
 	})
 	p.dev.Keep(false)

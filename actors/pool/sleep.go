@@ -185,7 +185,7 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err
 	failed = errors.Join(failed, p.trimRegions())
 	p.Settle()
 	for err = try(); errors.Is(err, driver.ErrOutOfMemory) && p.makeRoom(need, nil); {
-		p.lend(need) // what has risen
+		p.lend(need, 0) // what has risen
 		p.dropSpare()
 		err = try()
 	}

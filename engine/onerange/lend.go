@@ -144,7 +144,8 @@ func (e *Engine) restore(x uint32) bool {
 // lendOut makes streams lend handles to the device: each rests once its fence has passed. It keeps
 // the place it left and the views that map it, so rise gives it back without a driver call. A plan
 // packs blocks from the low end, so the highest places are needed at the peak alone, when regions
-// have left: then what rests is in no planned block's way.
+// have left: then what rests is in no planned block's way. Memory of the size that is missing goes
+// there and back without being released.
 func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 	want := unitsOf(ev.Asked)
 	for _, h := range e.unmapped {
@@ -158,7 +159,15 @@ func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 	want -= e.lentPending
 	for s := range e.allArenas() {
 		if want > 0 && e.lends(s) {
-			want, out = e.lendFrom(s, want, func(uint32) bool { return true }, out)
+			fits := unit(0)
+			for h := range e.whole(s) {
+				if e.handles[h].size == unitsOf(ev.Unit) {
+					fits += unitsOf(ev.Unit)
+				}
+			}
+			want, out = e.lendFrom(s, want, func(h uint32) bool {
+				return fits < want || e.handles[h].size == unitsOf(ev.Unit)
+			}, out)
 		}
 	}
 	return out

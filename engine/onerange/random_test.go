@@ -76,8 +76,9 @@ func one(d *device, req uint64, next func() int) error {
 			if n := len(d.resting); n > 0 && next()%2 == 0 {
 				return d.rise(next() % n)
 			}
-			return d.step(engine.Event{Kind: engine.EvLend,
-				Asked: mem.Bytes(next()%32) * mem.MiB})
+			n := next()
+			return d.step(engine.Event{Kind: engine.EvLend, Asked: mem.Bytes(n%32) * mem.MiB,
+				Unit: mem.Bytes(n/32) * 2 * mem.MiB})
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}

@@ -28,7 +28,7 @@ import (
 //	fail KIND N          the driver refuses the Nth operation of that kind from here on: no!
 //	step
 //	trim [SIZE]          as much is enough; with pool=
-//	rest SIZE            so much is lent to nobody, and rests once its fences have passed
+//	rest SIZE [UNIT]     so much is lent to nobody, and rests once its fences have passed
 //	rise                 what has rested longest has its memory again
 //	layout               what lies where: of each arena, by offset from the window's base
 func TestScripts(t *testing.T) {
@@ -171,6 +171,9 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 	case "rest":
 		ev.Kind = engine.EvLend
 		ev.Asked, _ = mem.ParseBytes(plain[1])
+		if len(plain) > 2 {
+			ev.Unit, _ = mem.ParseBytes(plain[2])
+		}
 		err = s.step(ev)
 	case "rise":
 		err = s.rise(0)

@@ -144,6 +144,7 @@ func (n *naive) once() error {
 	case k < 37:
 		if ev.Kind = engine.EvTrim; n.random.IntN(2) == 0 && !ev.Capturing {
 			ev.Kind, ev.Asked = engine.EvLend, mem.Bytes(n.random.IntN(64))*mem.MiB
+			ev.Unit = mem.Bytes(n.random.IntN(8)) * 2 * mem.MiB
 			if len(n.resting) > 0 && n.random.IntN(2) == 0 {
 				ev.Kind, ev.Handle = engine.EvRise, n.resting[0]
 				n.resting = n.resting[1:]

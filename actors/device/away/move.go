@@ -207,6 +207,16 @@ func (r *Region) Arrived() (bool, error) {
 	return true, nil
 }
 
+// Unit returns the size of the part that comes back next, 0: there is none.
+func (r *Region) Unit() mem.Bytes {
+	for _, p := range r.parts {
+		if p.state == away {
+			return p.size
+		}
+	}
+	return 0
+}
+
 // next returns parts of at most n bytes that come back together.
 func (r *Region) next(n mem.Bytes) (some []*part, size mem.Bytes) {
 	for _, p := range r.parts {

@@ -76,11 +76,12 @@ func (d *Device) rests(x *handle) {
 // Raise gives spare memory to handles that rest, and Risen returns them, too: without a call of the
 // driver to those that are mapped to it, and else in its place, first to those whose own memory was
 // released. Otherwise they would rest for ever, and their caller would make other handles instead.
-func (d *Device) Raise() error {
+// Without all those go on resting whose memory others have: it may come back without a call.
+func (d *Device) Raise(all bool) error {
 	d.spare.all = slices.DeleteFunc(d.spare.all, d.raises)
 	var resting []*handle
 	for _, x := range d.handles {
-		if x.rests {
+		if x.rests && (all || x.guest == nil) {
 			resting = append(resting, x)
 		}
 	}

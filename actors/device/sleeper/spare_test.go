@@ -76,7 +76,7 @@ func TestRisesWhole(t *testing.T) {
 	if risen := k.Risen(); len(risen) > 0 {
 		t.Errorf("%v have risen, and are not mapped", risen)
 	}
-	if err := k.Raise(); err != nil || !slices.Equal(k.Risen(), k.handles[:1]) {
+	if err := k.Raise(true); err != nil || !slices.Equal(k.Risen(), k.handles[:1]) {
 		t.Errorf("it does not rise: %v", err)
 	}
 	k.awake("it has risen")
@@ -89,7 +89,7 @@ func TestAllRisesThatCan(t *testing.T) {
 	k := newKit(t)
 	k.Rest(k.handles[0])
 	calls := k.gpu.Stats()
-	if err := k.Raise(); err != nil || !slices.Equal(k.Risen(), k.handles[:1]) ||
+	if err := k.Raise(true); err != nil || !slices.Equal(k.Risen(), k.handles[:1]) ||
 		k.gpu.Stats() != calls {
 		t.Errorf("the driver is called for what rests on spare memory: %v", err)
 	}
@@ -100,7 +100,7 @@ func TestAllRisesThatCan(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Keep(true)
-	if err := errors.Join(k.Release(h), k.Raise()); err != nil {
+	if err := errors.Join(k.Release(h), k.Raise(true)); err != nil {
 		t.Error(err)
 	}
 	if risen := k.Risen(); len(risen) != 2 {
@@ -111,8 +111,14 @@ func TestAllRisesThatCan(t *testing.T) {
 	h = k.borrow()
 	k.Keep(true)
 	asleep, err := k.Sleep(k.handles[2:])
-	if err = errors.Join(err, k.Raise()); !asleep || err != nil {
+	if err = errors.Join(err, k.Raise(false)); !asleep || err != nil {
 		t.Errorf("another sleeps: %v, %v", asleep, err)
+	}
+	if risen := k.Risen(); len(risen) > 0 {
+		t.Errorf("%v have risen, and their memory may come back", risen)
+	}
+	if err := k.Raise(true); err != nil {
+		t.Error(err)
 	}
 	if risen := k.Risen(); !slices.Equal(risen, k.handles[:1]) {
 		t.Errorf("%v have risen, want the first handle", risen)
