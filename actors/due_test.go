@@ -117,3 +117,55 @@ func TestLeavesNoMoreThanWasShort(t *testing.T) {
 		}
 	})
 }
+
+// TestShortForAnyRegion: a model to compare with is used in each step, optimizer states in every
+// fourth. What is short, under a limit that was lowered or while the states are in use, leaves with
+// the states and stays away. Else a part of the model would leave and come back in each step.
+func TestShortForAnyRegion(t *testing.T) {
+	const unit, model, states = 256 * mem.MiB, 0, 1
+	for _, lowered := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			dev := &counted{Device: sim.New(sim.Config{Capacity: 8 * unit})}
+			k := newTurns(t, dev, 2, unit)
+			use := func(n int, do func()) {
+				if err := k.BeginAwake(k.regions[n], 0); err != nil {
+					t.Fatal(err)
+				}
+				do()
+				k.end(n, false)
+			}
+			step := func(n int) {
+				use(model, func() {
+					if lowered && n%4 == 0 {
+						use(states, func() {})
+					}
+					k.release(k.ask(1))
+				})
+				live := k.ask(5)
+				time.Sleep(10 * time.Millisecond)
+				synctest.Wait()
+				if !lowered && n%4 == 3 {
+					use(states, func() { k.release(k.ask(2)) })
+				}
+				k.release(live)
+				time.Sleep(10 * time.Millisecond)
+				synctest.Wait()
+			}
+			for n := range 32 {
+				if lowered && n == 10 {
+					if err := k.Limit(0.8); err != nil {
+						t.Fatal(err)
+					}
+				}
+				step(n)
+			}
+			before := dev.back
+			for n := range 8 {
+				step(n)
+			}
+			if back := dev.back - before; back == 0 || back > 5*unit {
+				t.Errorf("lowered %t: %v come back in 8 steps", lowered, back)
+			}
+		})
+	}
+}

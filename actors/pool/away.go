@@ -81,8 +81,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	}
 	if !m.IsOpen() {
 		start, out := time.Now(), m.Away
-		limit := p.MostHeld() // which may have been lowered
-		m.need.Note(m.wanted, limit, p.lacked >= m.closed || p.reserved() > limit)
+		m.need.Note(m.wanted, p.MostHeld(), p.mostShort(m))
 		if out > 0 {
 			if err := p.fetch(m, out, out, true); err != nil {
 				return fmt.Errorf("it stays on the host: %w", err)
@@ -96,6 +95,19 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	m.uses++
 	m.due = false
 	return nil
+}
+
+// mostShort returns the most that can have been short since a region was closed. If nothing waited
+// for room, what left was enough, for the uses of whichever region it left. Idle memory that took
+// the margin does not count then, or the need would grow with each use.
+func (p *Pool) mostShort(m *moved) (most mem.Bytes) {
+	if p.lacked >= m.closed || p.reserved() > p.MostHeld() { // the limit was lowered
+		return math.MaxInt64
+	}
+	for _, x := range p.moved {
+		most = max(most, x.need.Most())
+	}
+	return most
 }
 
 // arrived reports whether the copies back have passed, and fails where they have not and a stream
@@ -159,20 +171,6 @@ func (p *Pool) lending(except *moved) iter.Seq[*moved] {
 			}
 		}
 	}
-}
-
-// MostHeld returns how much memory may be held, 0 if that is not known. If the driver has refused
-// more, it is what was held then, or at most since.
-func (p *Pool) MostHeld() mem.Bytes {
-	limit := p.mayHold()
-	if p.full == 0 {
-		return limit
-	}
-	p.full = max(p.full, p.reserved())
-	if limit == 0 {
-		return p.full
-	}
-	return min(p.full, limit)
 }
 
 // Closing says how a region is closed.

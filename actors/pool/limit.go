@@ -39,6 +39,20 @@ func (p *Pool) mayHold() mem.Bytes {
 	return p.cap
 }
 
+// MostHeld returns how much memory may be held, 0 if that is not known. If the driver has refused
+// more, it is what was held then, or at most since.
+func (p *Pool) MostHeld() mem.Bytes {
+	limit := p.mayHold()
+	if p.full == 0 {
+		return limit
+	}
+	p.full = max(p.full, p.reserved())
+	if limit == 0 {
+		return p.full
+	}
+	return min(p.full, limit)
+}
+
 // applyLimit tells the policy how much it may hold. The policy counts handles that sleep or rest,
 // too, though they have no memory.
 func (p *Pool) applyLimit() {

@@ -10,13 +10,14 @@ import (
 // are used next, only what those need beyond free memory.
 func TestNeed(t *testing.T) {
 	var n Need
-	n.Note(30*mem.GiB, 0, true) // without a limit
+	const much = 100 * mem.GiB
+	n.Note(30*mem.GiB, 0, much) // without a limit
 	if got := n.Leaves(0, 0, 0, false); got > 0 {
 		t.Errorf("without a limit %v leave", got)
 	}
-	n.Note(32*mem.GiB, 24*mem.GiB, true)
-	n.Note(20*mem.GiB, 24*mem.GiB, true)
-	n.Note(34*mem.GiB, 24*mem.GiB, false) // idle memory took what nothing waited for
+	n.Note(32*mem.GiB, 24*mem.GiB, much)
+	n.Note(20*mem.GiB, 24*mem.GiB, much)
+	n.Note(34*mem.GiB, 24*mem.GiB, n.Most()) // idle memory took what nothing waited for
 	for _, x := range []struct {
 		away, leaving, free mem.Bytes
 		next                bool
@@ -35,7 +36,7 @@ func TestNeed(t *testing.T) {
 		}
 	}
 	for range 16 {
-		n.Note(0, 24*mem.GiB, true)
+		n.Note(0, 24*mem.GiB, much)
 	}
 	if got := n.Leaves(0, 0, 0, false); got > 0 {
 		t.Errorf("16 uses later %v leave", got)
