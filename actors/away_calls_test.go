@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"stalloc/actors/device/devicetest"
 	"stalloc/actors/pool"
@@ -122,6 +123,47 @@ func TestStepsSettle(t *testing.T) {
 			if step >= 8 && (made > 0 || back > 0 || mapped > moved) {
 				t.Errorf("step %d: %d handles made, %d given back, %d mapped of %d", step, made, back,
 					mapped, moved)
+			}
+		}
+	})
+}
+
+// TestStepsSettleWithSmallHandles: nor where the highest handles, which lend first otherwise, are
+// smaller than the region's.
+func TestStepsSettleWithSmallHandles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := sim.New(sim.Config{Capacity: 32 * mem.GiB})
+		k := newAwayKitOn(t, gpu, gpu, 2*mem.MiB)
+		live := []mem.Addr{k.ask(14 * mem.GiB)}
+		for range 2 { // of handles as large as those
+			if _, err := k.MallocIn(0, k.region, mem.GiB); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 60 { // these are served by small ones, higher up
+			live = append(live, k.ask(6*mem.MiB))
+		}
+		k.release(live...)
+		if err := k.Limit(0.48); err != nil {
+			t.Fatal(err)
+		}
+		for step := range 12 {
+			before := k.gpu.Stats()
+			k.use()
+			k.end(true)
+			activations := k.ask(14 * mem.GiB)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if step >= 8 && k.Stats().Asleep < mem.GiB/2 {
+				t.Fatalf("step %d: only %v have left", step, k.Stats().Asleep)
+			}
+			k.release(activations)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			after := k.gpu.Stats()
+			made, back := after.Create-before.Create, after.Release-before.Release
+			if step >= 8 && (made > 0 || back > 0) {
+				t.Errorf("step %d: %d handles made, %d given back", step, made, back)
 			}
 		}
 	})

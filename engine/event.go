@@ -30,9 +30,9 @@ const (
 	// the pool is trimmed as one that no graph uses, its addresses and what is mapped there stay.
 	EvCapture
 	// EvLend makes streams lend Asked bytes of wholly free handles, of Unit bytes each if an arena
-	// has enough of these. A lent handle rests once the
-	// fence after its stream's work has completed. So handles lent at earlier events rest now, and
-	// only what is missing is lent in addition. Nothing waits.
+	// has enough of these. A lent handle rests once the fence after its stream's work has
+	// completed. So handles lent at earlier events rest now, and only what is missing is lent in
+	// addition. Nothing waits.
 	EvLend
 	// EvRise says that Handle, which rests, has memory again.
 	EvRise

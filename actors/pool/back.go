@@ -62,8 +62,8 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 }
 
 // lend makes n bytes of idle memory rest, or all there is, if it can in handles of unit bytes. Each
-// handle rests once its stream has
-// done what is queued now, at this call or a later one. lend reports whether some rests now.
+// handle rests once its stream has done what is queued now, at this call or a later one. lend
+// reports whether some rests now.
 func (p *Pool) lend(n, unit mem.Bytes) bool {
 	return p.policy.Indexed() && p.Host.Captures() == 0 &&
 		p.makesWay(engine.Event{Kind: engine.EvLend, Asked: n, Unit: unit})

@@ -207,14 +207,18 @@ func (r *Region) Arrived() (bool, error) {
 	return true, nil
 }
 
-// Unit returns the size of the part that comes back next, 0: there is none.
-func (r *Region) Unit() mem.Bytes {
+// Unit returns the size of parts of which most bytes are away, 0: none are.
+func (r *Region) Unit() (unit mem.Bytes) {
+	sums := map[mem.Bytes]mem.Bytes{}
 	for _, p := range r.parts {
-		if p.state == away {
-			return p.size
+		if p.state != away {
+			continue
+		}
+		if sums[p.size] += p.size; sums[p.size] > sums[unit] {
+			unit = p.size
 		}
 	}
-	return 0
+	return unit
 }
 
 // next returns parts of at most n bytes that come back together.
