@@ -27,7 +27,7 @@ type moving struct {
 	left     time.Duration   // when something has left, or began to
 	warned   map[string]bool // what warnOnce has logged
 	closings uint64
-	lacked   uint64 // how many closings there were when anything last waited for room
+	roomAt   uint64 // how many closings there were when anything last waited for room
 }
 
 // moved is a region, and how much of it has to leave.
@@ -101,7 +101,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 // for room, what left was enough, for the uses of whichever region it left. Idle memory that took
 // the margin does not count then, or the need would grow with each use.
 func (p *Pool) mostShort(m *moved) (most mem.Bytes) {
-	if p.lacked >= m.closed || p.reserved() > p.MostHeld() { // the limit was lowered
+	if p.roomAt >= m.closed || p.reserved() > p.MostHeld() { // the limit was lowered
 		return math.MaxInt64
 	}
 	for _, x := range p.moved {

@@ -76,7 +76,7 @@ func (p *Pool) makeRoom(n mem.Bytes, except *moved) bool {
 	if p.Host.Captures() > 0 {
 		return false
 	}
-	p.lacked = p.closings
+	p.roomAt = p.closings
 	need := mem.RoundUp(n, mem.HandleSize)
 	p.Log.Debug("regions make room", zap.Stringer("bytes", need))
 	slept, _ := p.settleAll(except)
