@@ -28,12 +28,19 @@ func (e *Engine) whole(s uint32) iter.Seq[uint32] {
 	}
 }
 
-func (e *Engine) freeHandles(s uint32) (n unit) {
+func (e *Engine) freeHandles(s uint32) unit { return e.freeOf(s, every) }
+
+// freeOf returns how much an arena has in wholly free handles for which may is true.
+func (e *Engine) freeOf(s uint32, may func(h uint32) bool) (n unit) {
 	for h := range e.whole(s) {
-		n += e.handles[h].size
+		if may(h) {
+			n += e.handles[h].size
+		}
 	}
 	return n
 }
+
+func every(uint32) bool { return true }
 
 // Gaps calls do with every gap of a stream's arena, by address; with none of an arena that is too
 // fragmented. The place of a handle that rests is one, too.

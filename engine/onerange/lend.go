@@ -157,17 +157,14 @@ func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 	}
 	e.unmapped = slices.DeleteFunc(e.unmapped, func(h uint32) bool { return e.handles[h].rests })
 	want -= e.lentPending
+	same := func(h uint32) bool { return e.handles[h].size == unitsOf(ev.Unit) }
 	for s := range e.allArenas() {
 		if want > 0 && e.lends(s) {
-			fits := unit(0)
-			for h := range e.whole(s) {
-				if e.handles[h].size == unitsOf(ev.Unit) {
-					fits += unitsOf(ev.Unit)
-				}
+			may := same
+			if e.freeOf(s, same) < want {
+				may = every
 			}
-			want, out = e.lendFrom(s, want, func(h uint32) bool {
-				return fits < want || e.handles[h].size == unitsOf(ev.Unit)
-			}, out)
+			want, out = e.lendFrom(s, want, may, out)
 		}
 	}
 	return out
