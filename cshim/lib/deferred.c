@@ -4,8 +4,10 @@
 #include "deferred.h"
 
 static _Atomic bool logged_unknown;
-static __thread uint32_t sending; /* what of senders this thread is, interrupted perhaps */
-enum { MOST_PAUSES = 10000 };	  /* of 20 us and more, while others send */
+/* How often this thread is among a device's senders: a signal handler that interrupts it there does
+ * not wait for it. */
+static __thread uint32_t sending;
+enum { MOST_PAUSES = 10000 }; /* of 20 us and more: 0.2 s, not for ever */
 
 void stalloc_nudge(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
