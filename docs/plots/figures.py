@@ -105,6 +105,10 @@ def gpu_tables() -> None:
         recordings.put(page_of(part), mark, gpu_lines(part))
     for page, mark, lines in five():
         recordings.put(page, mark, lines)
+    import offload_tables
+
+    for mark, lines in offload_tables.pages().items():
+        recordings.put(offload_tables.PAGE, mark, lines)
 
 
 def five() -> list[tuple[Path, str, list[str]]]:

@@ -16,6 +16,7 @@ import frontier_search  # noqa: E402
 import frontier_table  # noqa: E402
 import frontiers  # noqa: E402
 import limits  # noqa: E402
+import offload_tables  # noqa: E402
 
 
 @pytest.fixture
@@ -87,6 +88,19 @@ def test_what_the_text_says_is_in_the_table(part):
     text, table = page.split(f"<!-- {part}: written by make figures -->")
     said = re.findall(r"[01]\.\d{3}(?: \([^)]*\))?|\d\d,\d{3}|[+-]\d+\.\d %", text)
     assert said and [word for word in said if word not in table.replace("32,768", "")] == []
+
+
+def test_offload_md_says_what_was_measured():
+    page = (ROOT / "docs" / "offload.md").read_text()
+    for mark, lines in offload_tables.pages().items():
+        written = page.split(f"<!-- {mark} -->\n")[1]
+        assert written.split("\n<!-- end -->")[0].splitlines() == lines
+        page = page.replace(written.split("<!-- end -->")[0], "")
+    rows = [json.loads(line) for line in offload_tables.DATA.read_text().splitlines()]
+    found = {f"{row['tokens/s']:,.0f}" for row in rows if row.get("tokens/s")}
+    paragraphs = [text for text in page.split("\n\n") if "were not kept" not in text]
+    said = re.findall(r"\b\d{1,2},\d{3}\b", "\n\n".join(paragraphs))
+    assert said and [speed for speed in said if speed not in found] == []
 
 
 def test_what_the_readme_says_of_the_frontier_is_on_its_page():
