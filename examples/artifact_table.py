@@ -4,6 +4,7 @@ A row beside fake ranks has times only where its ledger says that losses and par
 finite: earlier ones computed with NaN, which is faster.
 """
 
+import itertools
 import statistics
 
 from names import name
@@ -13,7 +14,8 @@ FAKE = "one rank of 8"
 
 def rows(bench, differs, skipped):
     """Memory, and the steps' time."""
-    return "\n\n".join([memory(bench, differs, skipped), times(bench, differs)])
+    parts = [memory(bench, differs, skipped), times(bench, differs), ratios(bench, differs)]
+    return "\n\n".join(filter(None, parts))
 
 
 def memory(bench, differs, skipped):
@@ -53,6 +55,23 @@ def times(bench, differs):
     return "\n".join(lines) if len(lines) > 2 else "Of these rows no times are known."
 
 
+def ratios(bench, differs):
+    """Of each model: the steps over the first allocator's of the same turn, over all its rows."""
+    those, found = bench.args.allocators, {}
+    for row, how in differs.items():
+        each = [timed(bench.ran(row, a), how.startswith(FAKE)) for a in those]
+        model = found.setdefault(row.split("/")[0], [[] for _ in those])
+        for turn, (ratios, runs) in itertools.product(shared(each), zip(model, each)):
+            ratios += [runs[turn] / each[0][turn]] if runs else []
+    head = [f"a step over {name(those[0])}'s of its turn", "turns", *map(name, those[1:])]
+    lines = [f"| {' | '.join(head)} |", "|---" + "|--:" * len(those) + "|"]
+    for model, (first, *others) in found.items():
+        if len(first) > 1:
+            cells = [span(sorted(ratios), ".3f") for ratios in others]
+            lines.append(f"| {model} | {len(first)} | {' | '.join(cells)} |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
 def shared(each):
     """The turns that all have in common, of those that have any."""
     have = [set(found) for found in each if found]
@@ -68,11 +87,11 @@ def timed(runs, fake):
     }
 
 
-def span(found):
+def span(found, form=".0f"):
     if not found:
         return "–"
-    spread = f" ({found[0]:.0f} to {found[-1]:.0f})" if len(found) > 1 else ""
-    return f"{statistics.median(found):.0f}{spread}"
+    spread = f" ({found[0]:{form}} to {found[-1]:{form}})" if len(found) > 1 else ""
+    return f"{statistics.median(found):{form}}{spread}"
 
 
 def falls(bench, wanted):

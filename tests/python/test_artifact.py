@@ -1,5 +1,7 @@
 """The paper's runs over a GPU that only pretends: pieces, what is left out, and the tables."""
 
+import json
+
 import artifact
 import ledger
 import pretend
@@ -96,6 +98,22 @@ def test_a_turn_counts_once_all_have_run(gpu, tmp_path, capsys):
     capsys.readouterr()
     assert artifact.main([*options, "--table"]) == 0
     assert "| llama2-7b/N | 1 | 600 | 600 | 600 | 600 | 600 |" in capsys.readouterr().out
+
+
+def test_steps_are_compared_turn_by_turn(gpu, tmp_path, capsys):
+    path = tmp_path / "a.jsonl"
+    options = ["--json", str(path), "--rows", "llama2-7b/N", "--parts", "rows", "--turns", "2"]
+    assert artifact.main(options, gpu, machine(1)) == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        slower = 1.5 if line["key"]["allocator"] == "stalloc" else 1
+        line["result"]["step_ms"] *= (1 + line["key"]["turn"]) * slower ** line["key"]["turn"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    capsys.readouterr()
+    assert artifact.main([*options, "--table"]) == 0
+    equal = "1.000 (1.000 to 1.000)"
+    said = f"| llama2-7b | 2 | {equal} | {equal} | {equal} | 1.250 (1.000 to 1.500) |"
+    assert said in capsys.readouterr().out
 
 
 def test_two_gpus_have_rows_of_their_own(gpu, tmp_path, capsys):

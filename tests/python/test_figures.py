@@ -90,6 +90,14 @@ def test_what_the_text_says_is_in_the_table(part):
     assert said and [word for word in said if word not in table.replace("32,768", "")] == []
 
 
+def test_the_papers_runs_are_in_the_table():
+    text = (ROOT / "docs" / "benchmarks.md").read_text().split("## The paper's own runs")[1]
+    table = "\n".join(figures.gpu_lines("artifact"))
+    said = re.findall(r"[01]\.\d{3}(?: \([^)]*\))?|\d\d\.\d %", text.split("\n## ")[0])
+    # The paper's own two figures stand there, too.
+    assert len(said) > 5 and [word for word in said if word not in table] == ["85.1 %", "32.5 %"]
+
+
 def test_offload_md_says_what_was_measured():
     page = (ROOT / "docs" / "offload.md").read_text()
     for mark, lines in offload_tables.pages().items():
