@@ -68,8 +68,10 @@ type Change struct {
 
 // Reader reads the logs of a device, step after step. The zero value has seen no step.
 type Reader struct {
-	Keep bool // the changes
-	log  schedule.Reader
+	Keep     bool // the changes
+	log      schedule.Reader
+	requests []request     // of this step
+	asked    map[Arena]int // how many requests each arena had in the last step
 }
 
 // request is the place of a block's request.
@@ -85,11 +87,18 @@ func (r *Reader) Read(o *Observed, small mem.Bytes, base mem.Addr) *Step {
 		r.log = schedule.Reader{}
 	}
 	s := &Step{}
-	var requests []request
+	if r.Keep {
+		s.Changes = make([]Change, 0, len(o.Events))
+	}
+	r.requests = r.requests[:0]
 	load, first := mem.Bytes(0), r.log.Blocks()
+	ordinal, stream := uint16(0), o.Streams[0]
 	for tick, l := range r.log.Read(o.Events) {
 		size := mem.Bytes(l.Event.Size()) * mem.Grain
-		stream := o.Streams[l.Event.Stream()]
+		if l.Event.Stream() != ordinal {
+			ordinal = l.Event.Stream()
+			stream = o.Streams[ordinal]
+		}
 		if r.Keep {
 			s.Changes = append(s.Changes, Change{l.Kind, l.Block, size, stream})
 		}
@@ -97,27 +106,33 @@ func (r *Reader) Read(o *Observed, small mem.Bytes, base mem.Addr) *Step {
 		case schedule.EventHit, schedule.EventMiss:
 			load += size
 			s.Peak = max(s.Peak, load)
-			a := s.arena(Arena{stream, size <= small}, o)
-			requests = append(requests, request{a, len(a.Requests)})
+			a := s.arena(Arena{stream, size <= small}, o, r.asked)
+			r.requests = append(r.requests, request{a, len(a.Requests)})
 			a.request(l.Event, size, tick, base)
 			continue
 		case schedule.EventFree, schedule.EventLate:
 			load -= size
 		}
 		if i := l.Block - first; i >= 0 {
-			requests[i].end(l.Kind, mem.Tick(tick))
+			r.requests[i].end(l.Kind, mem.Tick(tick))
 		}
+	}
+	r.asked = make(map[Arena]int, len(s.Arenas))
+	for _, a := range s.Arenas {
+		r.asked[a.Arena] = len(a.Requests)
 	}
 	return s
 }
 
-// arena returns what a step asked of one, where it is the first time, too.
-func (s *Step) arena(key Arena, o *Observed) *ArenaStep {
+// arena returns what a step asked of one, where it is the first time, too. Its requests have the
+// room that they took in the last step.
+func (s *Step) arena(key Arena, o *Observed, asked map[Arena]int) *ArenaStep {
 	i := slices.IndexFunc(s.Arenas, func(a *ArenaStep) bool { return a.Arena == key })
 	if i < 0 {
 		i = len(s.Arenas)
 		a := &ArenaStep{Arena: key, Gaps: o.Gaps[key], End: mem.Tick(len(o.Events))}
 		a.Step.Stream = slices.Index(o.Order, key.Stream)
+		a.Requests = make([]plan.Request, 0, min(asked[key], len(o.Events)))
 		s.Arenas = append(s.Arenas, a)
 	}
 	return s.Arenas[i]

@@ -166,7 +166,6 @@ var errUnobserved = errors.New("a block was freed whose request was not observed
 // simulate plays a step.
 func (x *Shadow) simulate(s *step.Step) (err error) {
 	for _, c := range s.Changes {
-		b, known := x.blocks[c.Block]
 		switch c.Kind {
 		case schedule.EventHit, schedule.EventMiss:
 			x.blocks[c.Block], err = x.sim.Malloc(c.Size, c.Stream)
@@ -174,6 +173,7 @@ func (x *Shadow) simulate(s *step.Step) (err error) {
 			x.now.peak = max(x.now.peak, x.load)
 		case schedule.EventFree, schedule.EventLate:
 			x.load -= c.Size
+			b, known := x.blocks[c.Block]
 			if !known {
 				return errUnobserved
 			}
@@ -186,8 +186,8 @@ func (x *Shadow) simulate(s *step.Step) (err error) {
 				err = x.sim.Free(b)
 			}
 		case schedule.EventDone:
-			delete(x.blocks, c.Block)
-			if known {
+			if b, known := x.blocks[c.Block]; known {
+				delete(x.blocks, c.Block)
 				err = x.done(b)
 			}
 		case schedule.EventTrim:
