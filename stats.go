@@ -23,7 +23,8 @@ type Stats struct {
 	Active                   Bytes // in live blocks, and in freed ones that wait for other streams
 	// Reserved is the physical memory taken from the driver.
 	Reserved, PeakReserved Bytes
-	// Asleep is what Pause has given back of it, and Backup what the host keeps of that.
+	// Asleep is what Pause has given back of it, and Backup what the host keeps of that, and for
+	// the next Pause.
 	Asleep, Backup Bytes
 
 	// NativePeakReserved is what PyTorch's own allocator would have reserved at most for the

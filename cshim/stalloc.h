@@ -197,7 +197,8 @@ struct stalloc_stats {
 	 * simulation: its peak reserved memory (0: unknown), the steps that were simulated, and 1
 	 * if the device would have been full after them. */
 	uint64_t native_peak_reserved, native_steps, native_ooms;
-	uint64_t asleep, backup; /* paused or lent memory, and the host memory kept for it */
+	/* Paused or lent memory, and the host memory kept for it and for the next pause. */
+	uint64_t asleep, backup;
 	uint64_t waits, wait_ns; /* requests that waited for other streams to avoid new memory */
 	uint64_t lent;		 /* of asleep, what no pause has released */
 };

@@ -16,7 +16,7 @@ func (p *Pool) Trim(private uint64) error {
 	}
 	_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: private})
 	if private == 0 {
-		err = errors.Join(err, p.trimRegions())
+		err = errors.Join(err, p.trimRegions(), p.backups.Bound(p.policy.Stats().Load))
 	}
 	if p.state == retired { // nothing else comes that would try it again
 		err = errors.Join(err, p.backups.Give())

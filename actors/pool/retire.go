@@ -21,7 +21,7 @@ func (p *Pool) Retire() error {
 	events, _ := p.take()
 	p.Host.Return(events)
 	p.Host.Observe(false)
-	return p.giveIdleBack()
+	return errors.Join(p.backups.End(), p.giveIdleBack())
 }
 
 // giveIdleBack waits for other streams' work, as the driver's own free does, and returns what
@@ -69,7 +69,7 @@ func (p *Pool) Close() error {
 			errs = append(errs, p.dev.Release(h))
 		}
 	}
-	return errors.Join(append(errs, p.backups.Drop(p.asleep), p.dev.DropSpare(),
+	return errors.Join(append(errs, p.backups.Drop(p.asleep), p.backups.End(), p.dev.DropSpare(),
 		p.dev.Unreserve(p.Base, p.Size), p.dev.Close())...)
 }
 

@@ -157,7 +157,7 @@ func (p *Pool) Resume(pools []uint64) error {
 	p.applyLimit()
 	p.Log.Info("memory is awake",
 		zap.Stringer("still asleep", p.dev.Asleep()), zap.Duration("took", time.Since(start)))
-	p.backups.DropBeside(woken)
+	p.backups.KeepBeside(woken)
 	return nil
 }
 

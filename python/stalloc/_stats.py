@@ -16,7 +16,8 @@ class Stats:
     would have reserved for the same requests on this device, simulated for the first
     ``native_steps`` steps, 0 if unknown; ``native_ooms`` is 1 if the device would have been full.
     ``asleep`` are the bytes of tensors that are away: what pause() released, and what offload() and
-    awake() have lent (``lent``). ``backup`` is the host memory that is kept for them.
+    awake() have lent (``lent``). ``backup`` is the host memory that is kept for them, and for the
+    next pause.
     ``waits`` counts the requests that waited for other streams (``wait_ns`` in all) to avoid new
     memory; the device had work meanwhile.
 

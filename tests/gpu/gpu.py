@@ -72,6 +72,25 @@ def python(*arguments, **environment):
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
+def pinned_copies():
+    """GiB a second that PyTorch's copies from and to pinned memory reach, in words."""
+    import torch
+
+    pinned = torch.empty(GIB, dtype=torch.uint8, pin_memory=True)
+    there = torch.empty(GIB, dtype=torch.uint8, device="cuda")
+    words = []
+    for way, to, source in (("out", pinned, there), ("back", there, pinned)):
+        times = []
+        for _ in range(3):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            to.copy_(source)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - begin)
+        words.append(f"{1 / min(times):.1f} {way}")
+    return f"pinned copies: {', '.join(words)}"
+
+
 def devices():
     import torch
 

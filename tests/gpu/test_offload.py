@@ -1,5 +1,7 @@
 """Optimizer states and regions that lend their memory: the same bits, within the limit."""
 
+import time
+
 import gpu
 from gpu import GIB, MIB
 
@@ -141,6 +143,37 @@ def check_reading_states():
     got = train(4, 0, lambda o: stalloc.offload(o, when="always"), read, fused=True)
     assert got == expected
     forget()
+
+
+def check_time():
+    """GiB a second of states that leave and come back, beside pinned copies; no bound."""
+    weight = torch.nn.Parameter(torch.zeros(GIB // 2, device="cuda"))
+    optimizer = torch.optim.AdamW([weight], lr=1e-3, fused=True)
+    optimizer, size, words = stalloc.offload(optimizer, when="always"), 4 * GIB, []
+    for n in range(5):
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+        weight.grad = None
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        torch.empty(2 * MIB, dtype=torch.uint8, device="cuda")  # now they begin to leave
+        if n < 2:  # states move into their region, and memory is pinned for them
+            time.sleep(2)
+            continue
+        while stalloc.stats().lent < size:
+            assert time.perf_counter() < begin + 20, stalloc.stats()
+            time.sleep(2e-4)
+        left = time.perf_counter()
+        states = optimizer.state[weight]
+        torch.cuda.synchronize()
+        back = time.perf_counter()
+        assert bool(states["exp_avg"][-1] > 0)
+        del states
+        out, home = (size / GIB / took for took in (left - begin, back - left))
+        words.append(f"{out:.1f} out, {home:.1f} back")
+    del weight, optimizer
+    forget()
+    return f"{gpu.pinned_copies()}; states: {'; '.join(words)} GiB/s"
 
 
 def check_a_reference_model():

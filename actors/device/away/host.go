@@ -62,7 +62,7 @@ func (r *Region) reuse(p *part) bool {
 func (r *Region) grow(parts []*part, sum mem.Bytes) error {
 	unlock := hostmem.Lock() // else several ranks would count the same free memory
 	defer unlock()
-	room, full := hostmem.Room(sum)
+	room, full := r.link.host.Room(sum)
 	parts = fitting(parts, room)
 	made, errs := make([]*backup.Piece, len(parts)), make([]error, len(parts))
 	_ = hostmem.Parallel(len(parts), func(i int) error {

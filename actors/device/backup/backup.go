@@ -3,10 +3,12 @@
 //
 //	Save     blocks ──► pieces: on each of several threads made, pinned, copied to
 //	Restore  pieces ──► the blocks that still live
+//	Keep     pieces ──► spare: the next Save takes them as they are
 //	Drop     pieces ──► unpinned, and given back
 //
-// Memory of the host is not kept for the next time, though that would be faster: processes that are
-// awake may need it (docs: decision 26).
+// Making and pinning a piece takes several times as long as a copy to it. But what is awake may
+// need the host's memory, too: spare pieces are kept while as much again is free (docs: decision
+// 26).
 package backup
 
 import (
@@ -30,16 +32,27 @@ const pieceSize = 32 * mem.MiB
 type Store struct {
 	dev  device.Device
 	log  *zap.Logger
-	busy sync.WaitGroup // goroutines that drop copies
+	busy sync.WaitGroup // goroutines that keep pieces or give them back
+	host host
 
 	mu    sync.Mutex
 	stuck []*Piece // that could not be unpinned yet
+	spare []*Piece // pinned, of pieceSize
+	ended bool     // nothing will be spare again
 
 	warnUnpinned sync.Once
 }
 
 // New makes a store without pieces.
-func New(dev device.Device, log *zap.Logger) *Store { return &Store{dev: dev, log: log} }
+func New(dev device.Device, log *zap.Logger) *Store {
+	return &Store{dev: dev, log: log, host: host{hostmem.Check, hostmem.Room}}
+}
+
+// host says what memory it has: see hostmem.
+type host struct {
+	check func(mem.Bytes) error
+	room  func(mem.Bytes) (mem.Bytes, error)
+}
 
 // Copy is the contents of some blocks. The zero value has none.
 type Copy struct {
@@ -107,7 +120,7 @@ func (s *Store) Save(copies map[uint64]*Copy) error {
 	}
 	unlock := hostmem.Lock() // or several ranks would all find the same room
 	defer unlock()
-	if err := hostmem.Check(sum); err != nil {
+	if err := s.host.check(sum - s.Spare()); err != nil {
 		return err
 	}
 	for _, x := range copies {
@@ -123,7 +136,7 @@ func (s *Store) save(from device.Copier, x *Copy) error {
 	parts := x.parts(func(engine.Block) bool { return true })
 	x.pieces = make([]*Piece, len(parts))
 	return hostmem.Parallel(len(parts), func(i int) error {
-		piece, err := s.Make(min(pieceSize, x.size-mem.Bytes(i)*pieceSize))
+		piece, err := s.obtain(min(pieceSize, x.size-mem.Bytes(i)*pieceSize))
 		if piece == nil {
 			return err
 		}
@@ -156,8 +169,10 @@ func (s *Store) Restore(x *Copy, live func(engine.Block) bool) error {
 }
 
 // Drop gives up what copies keep on the host.
-func (s *Store) Drop(copies map[uint64]*Copy) error {
-	var all []*Piece
+func (s *Store) Drop(copies map[uint64]*Copy) error { return s.Give(taken(copies)...) }
+
+// taken takes the pieces out of copies.
+func taken(copies map[uint64]*Copy) (all []*Piece) {
 	for _, x := range copies {
 		for _, piece := range x.pieces {
 			if piece != nil { // it was made before another failed
@@ -166,17 +181,18 @@ func (s *Store) Drop(copies map[uint64]*Copy) error {
 		}
 		x.pieces = nil
 	}
-	return s.Give(all...)
+	return all
 }
 
-// DropBeside is Drop on a goroutine: unpinning takes as long as copying.
-func (s *Store) DropBeside(copies map[uint64]*Copy) {
+// KeepBeside is Keep on a goroutine: unpinning takes as long as copying.
+func (s *Store) KeepBeside(copies map[uint64]*Copy) {
+	pieces := taken(copies)
 	s.busy.Go(func() {
-		if err := s.Drop(copies); err != nil {
+		if err := s.Keep(pieces); err != nil {
 			s.log.Warn("memory of the host was not given back", zap.Error(err))
 		}
 	})
 }
 
-// Await waits until what DropBeside was told of is given back, as far as it can be.
+// Await waits until what KeepBeside was told of is given back, as far as it can be.
 func (s *Store) Await() { s.busy.Wait() }

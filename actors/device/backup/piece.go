@@ -2,6 +2,7 @@ package backup
 
 import (
 	"errors"
+	"slices"
 
 	"stalloc/actors/device"
 	"stalloc/internal/mem"
@@ -32,6 +33,78 @@ func (s *Store) Make(n mem.Bytes) (*Piece, error) {
 		x.pinned = err == nil
 	}
 	return x, err
+}
+
+// obtain returns a spare piece, or makes one of n bytes: see Make.
+func (s *Store) obtain(n mem.Bytes) (*Piece, error) {
+	s.mu.Lock()
+	if last := len(s.spare) - 1; last >= 0 {
+		x := s.spare[last]
+		s.spare = s.spare[:last]
+		s.mu.Unlock()
+		return x, nil
+	}
+	s.mu.Unlock()
+	return s.Make(n)
+}
+
+// Keep has pieces spare for the next Save, and gives all of them back if the host has not as much
+// again free.
+func (s *Store) Keep(pieces []*Piece) error {
+	s.mu.Lock()
+	rest := slices.DeleteFunc(pieces, func(x *Piece) bool {
+		keep := x.pinned && x.Size() == pieceSize
+		if keep {
+			s.spare = append(s.spare, x)
+		}
+		return keep
+	})
+	ended := s.ended
+	s.mu.Unlock()
+	err := s.Give(rest...)
+	if ended || s.host.check(s.Spare()) != nil {
+		err = errors.Join(err, s.Bound(0))
+	}
+	return err
+}
+
+// Spare returns how much is kept for the next Save.
+func (s *Store) Spare() mem.Bytes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return mem.Bytes(len(s.spare)) * pieceSize
+}
+
+// End gives spare pieces back, and keeps none from now on.
+func (s *Store) End() error {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	return s.Bound(0)
+}
+
+// Bound gives spare pieces back that n bytes have no use for.
+func (s *Store) Bound(n mem.Bytes) error {
+	s.mu.Lock()
+	keep := min(int((n+pieceSize-1)/pieceSize), len(s.spare))
+	over := slices.Clone(s.spare[keep:])
+	s.spare = slices.Delete(s.spare, keep, len(s.spare))
+	s.mu.Unlock()
+	if len(over) == 0 {
+		return nil
+	}
+	return s.Give(over...)
+}
+
+// Room is hostmem.Room, for which spare pieces make way.
+func (s *Store) Room(n mem.Bytes) (mem.Bytes, error) {
+	room, err := s.host.room(n)
+	if err == nil || s.Spare() == 0 {
+		return room, err
+	}
+	given := s.Bound(0)
+	room, err = s.host.room(n)
+	return room, errors.Join(err, given)
 }
 
 // Give gives pieces back, and those that could not be given back before. What cannot be unpinned
