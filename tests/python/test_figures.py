@@ -116,6 +116,11 @@ def test_what_the_readme_says_of_the_frontier_is_on_its_page():
     said = re.findall(r"\d\d,\d{3}|\d+\.\d %", caption)
     page = figures.page_of("frontier").read_text()
     assert len(said) == 2 and [word for word in said if word not in page] == []
+    largest = re.search(r"trains in (\d+) GiB\nhas \[(.*?)\].*`offload`, (\S+) with", caption)
+    limit, ours, native = largest.groups()
+    table = "\n".join(offload_tables.pages()["largest: written by make figures"])
+    for way, billions in (("stalloc, states offloaded", ours.split()[0]), ("native", native)):
+        assert re.search(rf"\| {limit} \| {way} \| \d+ \| {billions} ", table)
 
 
 def test_a_ratio_over_all_turns_is_the_same_on_both_pages():
