@@ -106,9 +106,11 @@ def gpu_tables() -> None:
     for page, mark, lines in five():
         recordings.put(page, mark, lines)
     import offload_tables
+    import once
 
     for mark, lines in offload_tables.pages().items():
         recordings.put(offload_tables.PAGE, mark, lines)
+    recordings.put(recordings.TABLES, once.MARK, once.lines())
 
 
 def five() -> list[tuple[Path, str, list[str]]]:

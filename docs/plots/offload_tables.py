@@ -12,6 +12,7 @@ import statistics
 import sys
 
 import recordings
+from recordings import markdown
 
 sys.path.insert(0, str(recordings.ROOT / "examples"))
 
@@ -47,13 +48,6 @@ LARGEST = {
     "stalloc, offload": "stalloc, states offloaded",
 }
 Rows = list[dict]
-
-
-def markdown(heads: list[str], lines: list[list[str]], texts: int = 1) -> list[str]:
-    """A table whose first columns are texts."""
-    rule = "|" + "---|" * texts + "--:|" * (len(heads) - texts)
-    head, *body = (f"| {' | '.join(cells)} |" for cells in (heads, *lines))
-    return [head, rule, *body]
 
 
 def shown(values: list[float], form: str) -> str:

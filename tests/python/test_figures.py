@@ -17,6 +17,8 @@ import frontier_table  # noqa: E402
 import frontiers  # noqa: E402
 import limits  # noqa: E402
 import offload_tables  # noqa: E402
+import once  # noqa: E402
+import recordings  # noqa: E402
 
 
 @pytest.fixture
@@ -88,6 +90,11 @@ def test_what_the_text_says_is_in_the_table(part):
     text, table = page.split(f"<!-- {part}: written by make figures -->")
     said = re.findall(r"[01]\.\d{3}(?: \([^)]*\))?|\d\d,\d{3}|[+-]\d+\.\d %", text)
     assert said and [word for word in said if word not in table.replace("32,768", "")] == []
+
+
+def test_what_was_measured_once_is_in_the_tables():
+    page = recordings.TABLES.read_text().split(f"<!-- {once.MARK} -->\n")[1]
+    assert page.split("\n<!-- end -->")[0].splitlines() == once.lines()
 
 
 def test_the_papers_runs_are_in_the_table():
