@@ -46,7 +46,7 @@ func (p *Pool) Stats() Stats {
 }
 
 // backup returns what is kept on the host: of what sleeps, of regions that were closed as long as
-// they have device memory, and what could not be given back there.
+// they have device memory, for the next pause, and what could not be given back there.
 func (p *Pool) backup() mem.Bytes {
 	n := p.backups.Stuck() + p.backups.Spare()
 	for _, x := range p.asleep {

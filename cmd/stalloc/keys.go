@@ -194,7 +194,7 @@ var keysOf = []struct {
 		{"native_steps", "the steps that this is an estimate of, from the first on"},
 		{"native_ooms", "1: under that allocator the device would have been full after native_steps"},
 		{"asleep", "bytes that pause() gave back, or that regions lend"},
-		{"backup", "bytes of it that the host keeps"},
+		{"backup", "bytes of the host that are kept for it"},
 		{"waits", "requests that waited for other streams, instead of memory being made"},
 		{"wait_ns", "nanoseconds that they waited"},
 		{"lent", "the part of asleep that regions lend, without a pause()"},

@@ -93,7 +93,7 @@ class Stats:
         if self.waits:
             lines.append(f"waited     {self.wait_ns / 1e9:.2f} s in {self.waits:,} requests")
         if self.asleep or self.backup:
-            lines.append(f"away       {size(self.asleep)}, {size(self.backup)} kept on the host")
+            lines.append(f"away       {size(self.asleep)}, {size(self.backup)} of host memory kept")
         if self.fallback:
             lines.append(
                 f"fallback   {self.fallback:,} requests had plain driver allocations: "

@@ -70,7 +70,7 @@ def line(device: int, stats: Stats) -> str:
         f"driver {stats.driver_ns / 1e9:.2f} s"
     )
     if stats.backup:
-        text += f"; {size(stats.backup)} of idle memory kept on the host"
+        text += f"; {size(stats.backup)} of host memory kept"
     return text + (f"; {stats.fallback:,} plain driver allocations" if stats.fallback else "")
 
 

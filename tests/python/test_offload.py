@@ -117,5 +117,5 @@ def test_closures(memory):
 
 def test_statistics_say_what_is_away():
     text = str(Stats(asleep=3 << 30, backup=10 << 30))
-    assert "away       3.00 GiB, 10.00 GiB kept on the host" in text
+    assert "away       3.00 GiB, 10.00 GiB of host memory kept" in text
     assert "away" not in str(Stats())
