@@ -2,6 +2,7 @@ package backup
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"go.uber.org/zap"
@@ -11,20 +12,25 @@ import (
 	"stalloc/live/hostmem"
 )
 
-// pins is a device that knows what is pinned for it.
+// pins is a device that knows what is pinned for it, by several threads.
 type pins struct {
 	device.Device
 	device.Copier
+	mu        sync.Mutex
 	now, ever int
 }
 
 func (d *pins) Pin([]byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.now++
 	d.ever++
 	return nil
 }
 
 func (d *pins) Unpin([]byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.now--
 	return nil
 }
