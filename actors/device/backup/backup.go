@@ -103,9 +103,10 @@ func (x *Copy) parts(meant func(engine.Block) bool) [][]part {
 // Save copies the blocks of all copies to the host, if it has room for all; with an error nothing
 // is kept.
 func (s *Store) Save(copies map[uint64]*Copy) error {
-	sum := mem.Bytes(0)
+	sum, whole := mem.Bytes(0), mem.Bytes(0)
 	for _, x := range copies {
 		sum += x.size
+		whole += x.size / pieceSize * pieceSize
 	}
 	if sum == 0 {
 		return nil
@@ -120,7 +121,12 @@ func (s *Store) Save(copies map[uint64]*Copy) error {
 	}
 	unlock := hostmem.Lock() // or several ranks would all find the same room
 	defer unlock()
-	if err := s.host.check(sum - s.Spare()); err != nil {
+	err := s.host.check(sum - min(whole, s.Spare()))
+	if err != nil && s.Spare() > whole { // what is too much makes way
+		_ = s.Bound(whole) // what stays pinned is not free
+		err = s.host.check(sum - s.Spare())
+	}
+	if err != nil {
 		return err
 	}
 	for _, x := range copies {

@@ -13,6 +13,7 @@ import (
 type Piece struct {
 	Memory []byte // whole pages, not Go's
 	pinned bool
+	whole  bool // of pieceSize, and not by rounding
 }
 
 // Size returns how much memory it is.
@@ -35,8 +36,11 @@ func (s *Store) Make(n mem.Bytes) (*Piece, error) {
 	return x, err
 }
 
-// obtain returns a spare piece, or makes one of n bytes: see Make.
+// obtain returns a piece of n bytes, a spare one if it is whole: see Make.
 func (s *Store) obtain(n mem.Bytes) (*Piece, error) {
+	if n < pieceSize { // a spare one would be larger than what is told and checked
+		return s.Make(n)
+	}
 	s.mu.Lock()
 	if last := len(s.spare) - 1; last >= 0 {
 		x := s.spare[last]
@@ -45,7 +49,11 @@ func (s *Store) obtain(n mem.Bytes) (*Piece, error) {
 		return x, nil
 	}
 	s.mu.Unlock()
-	return s.Make(n)
+	x, err := s.Make(n)
+	if x != nil {
+		x.whole = true
+	}
+	return x, err
 }
 
 // Keep has pieces spare for the next Save, and gives all of them back if the host has not as much
@@ -53,7 +61,7 @@ func (s *Store) obtain(n mem.Bytes) (*Piece, error) {
 func (s *Store) Keep(pieces []*Piece) error {
 	s.mu.Lock()
 	rest := slices.DeleteFunc(pieces, func(x *Piece) bool {
-		keep := x.pinned && x.Size() == pieceSize
+		keep := x.pinned && x.whole
 		if keep {
 			s.spare = append(s.spare, x)
 		}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors/device"
+	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/live/hostmem"
 )
@@ -15,23 +16,28 @@ import (
 // pins is a device that knows what is pinned for it, by several threads.
 type pins struct {
 	device.Device
-	device.Copier
 	mu        sync.Mutex
 	now, ever int
+	size      mem.Bytes // of what is pinned now
 }
 
-func (d *pins) Pin([]byte) error {
+func (*pins) Read([]byte, mem.Addr) error  { return nil }
+func (*pins) Write(mem.Addr, []byte) error { return nil }
+
+func (d *pins) Pin(memory []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now++
 	d.ever++
+	d.size += mem.Bytes(len(memory))
 	return nil
 }
 
-func (d *pins) Unpin([]byte) error {
+func (d *pins) Unpin(memory []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now--
+	d.size -= mem.Bytes(len(memory))
 	return nil
 }
 
@@ -66,7 +72,7 @@ func TestSpare(t *testing.T) {
 	}
 	take(pieceSize, pieceSize, mem.MiB)
 	kept("a piece that is not whole goes back", 2, 3, s.Keep(pieces))
-	take(mem.MiB, pieceSize, pieceSize)
+	take(pieceSize, pieceSize, pieceSize)
 	kept("two are taken again", 3, 4, s.Keep(pieces))
 	if n := s.Spare(); n != 3*pieceSize {
 		t.Errorf("%v are spare", n)
@@ -92,4 +98,57 @@ func TestSpare(t *testing.T) {
 	kept("it ends", 0, 8, s.End())
 	take(pieceSize)
 	kept("after the end", 0, 9, s.Keep(pieces))
+}
+
+// copies returns one of each size.
+func copies(sizes ...mem.Bytes) map[uint64]*Copy {
+	all := map[uint64]*Copy{}
+	for i, n := range sizes {
+		x := &Copy{}
+		x.Add(engine.Block{Addr: mem.Addr(i) << 40, Size: n})
+		all[uint64(i)] = x
+	}
+	return all
+}
+
+// TestSaveWithSpare: small copies take no whole pieces, of which as much would be told and checked
+// as they need; and what no copy can use makes way for them.
+func TestSaveWithSpare(t *testing.T) {
+	dev, most := &pins{}, mem.GiB
+	s := New(dev, zap.NewNop())
+	s.host.check = func(n mem.Bytes) error {
+		if n > most-dev.size {
+			return hostmem.ErrFull
+		}
+		return nil
+	}
+	saved := func(free mem.Bytes, want error, sizes ...mem.Bytes) {
+		t.Helper()
+		most = free
+		x := copies(sizes...)
+		if err := s.Save(x); !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", sizes, err, want)
+		}
+		told := s.Spare()
+		for _, c := range x {
+			told += c.Kept()
+		}
+		if over := dev.size - told; over < 0 || over > 64*mem.KiB || dev.size > most {
+			t.Errorf("%v: %v of %v are pinned, and %v told", sizes, dev.size, most, told)
+		}
+		most = mem.GiB
+		if err := s.Keep(taken(x)); err != nil {
+			t.Error(err)
+		}
+	}
+	saved(4*pieceSize, nil, 4*pieceSize)
+	for range 9 { // in any order
+		saved(4*pieceSize+2*mem.MiB, nil, mem.MiB, 4*pieceSize, mem.MiB)
+		saved(4*pieceSize+mem.MiB, hostmem.ErrFull, mem.MiB, 4*pieceSize, mem.MiB)
+	}
+	saved(4*pieceSize, nil, 3*pieceSize, mem.MiB)
+	for range 3 {
+		saved(4*pieceSize, nil, pieceSize-512) // rounded to whole pages
+	}
+	saved(3*pieceSize, hostmem.ErrFull, 4*pieceSize)
 }
