@@ -153,6 +153,25 @@ func TestUnpinFails(t *testing.T) {
 	}
 }
 
+// TestTrimAsleep: what sleeps has its copy, and no use for spare memory of the host beside it.
+func TestTrimAsleep(t *testing.T) {
+	gpu := &stuck{Device: sim.New(sim.Config{Capacity: mem.GiB}), pinned: map[*byte]bool{}}
+	l, err := OpenLocal(gpu, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	half, err := l.Malloc(0, 320*mem.MiB)
+	_, failed := l.Malloc(0, 320*mem.MiB)
+	err = errors.Join(err, failed, l.Pause(nil, true), l.Resume(nil), l.Release(half),
+		l.Pause(nil, true), l.Trim(0))
+	if s := l.Stats(); err != nil || s.Backup != 320*mem.MiB || len(gpu.pinned) != 10 {
+		t.Errorf("320 MiB sleep: %v is kept in %d pieces, %v", s.Backup, len(gpu.pinned), err)
+	}
+	if err := l.Close(); err != nil || len(gpu.pinned) != 0 {
+		t.Errorf("%d pieces stay pinned: %v", len(gpu.pinned), err)
+	}
+}
+
 // TestUnpinOfARegionFails: what stays pinned of a region without memory is told and tried again.
 func TestUnpinOfARegionFails(t *testing.T) {
 	pins := &stuck{pinned: map[*byte]bool{}}

@@ -16,7 +16,8 @@ func (p *Pool) Trim(private uint64) error {
 	}
 	_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: private})
 	if private == 0 {
-		err = errors.Join(err, p.trimRegions(), p.backups.Bound(p.policy.Stats().Load))
+		live := max(p.policy.Stats().Load-p.dev.Asleep(), 0) // at least, on the device
+		err = errors.Join(err, p.trimRegions(), p.backups.Bound(live))
 	}
 	if p.state == retired { // nothing else comes that would try it again
 		err = errors.Join(err, p.backups.Give())
