@@ -29,6 +29,15 @@ func Check(n mem.Bytes) error { return check("/", n) }
 // error that matches ErrFull says so.
 func Room(n mem.Bytes) (mem.Bytes, error) { return room("/", n) }
 
+// Ample reports whether half of what the host, and each control group of this process, has in all
+// is free. What cannot be known is.
+func Ample() bool { return ample("/") }
+
+func ample(root string) bool {
+	left, _ := leftIn(root, 2)
+	return left > 0
+}
+
 func room(root string, n mem.Bytes) (mem.Bytes, error) {
 	left, whose := leftIn(root, 10)
 	if n > left {

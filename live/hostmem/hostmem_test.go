@@ -89,6 +89,28 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// TestAmple: half of all is free, of the host and of each group.
+func TestAmple(t *testing.T) {
+	group := func(used string) map[string]string {
+		return map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/job\n",
+			"sys/fs/cgroup/job/memory.max": "8192\n", "sys/fs/cgroup/job/memory.current": used}
+	}
+	for name, c := range map[string]struct {
+		files map[string]string
+		ample bool
+	}{
+		"nothing is known": {nil, true},
+		"most of it":       {group("4095\n"), true},
+		"half is used":     {group("4096\n"), false},
+		"of the host": {map[string]string{"proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 499 kB\n"},
+			false},
+	} {
+		if got := ample(root(t, c.files)); got != c.ample {
+			t.Errorf("%s: ample is %v", name, got)
+		}
+	}
+}
+
 // TestRoom: a tenth of all stays free, not of what is left.
 func TestRoom(t *testing.T) {
 	top := root(t, map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n"})

@@ -7,8 +7,7 @@
 //	Drop     pieces ──► unpinned, and given back
 //
 // Making and pinning a piece takes several times as long as a copy to it. But what is awake may
-// need the host's memory, too: spare pieces are kept while as much again is free (docs: decision
-// 26).
+// need the host's memory, too: spare pieces are kept while half of it is free (docs: decision 26).
 package backup
 
 import (
@@ -45,13 +44,14 @@ type Store struct {
 
 // New makes a store without pieces.
 func New(dev device.Device, log *zap.Logger) *Store {
-	return &Store{dev: dev, log: log, host: host{hostmem.Check, hostmem.Room}}
+	return &Store{dev: dev, log: log, host: host{hostmem.Check, hostmem.Room, hostmem.Ample}}
 }
 
 // host says what memory it has: see hostmem.
 type host struct {
 	check func(mem.Bytes) error
 	room  func(mem.Bytes) (mem.Bytes, error)
+	ample func() bool
 }
 
 // Copy is the contents of some blocks. The zero value has none.

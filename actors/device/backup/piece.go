@@ -56,8 +56,7 @@ func (s *Store) obtain(n mem.Bytes) (*Piece, error) {
 	return x, err
 }
 
-// Keep has pieces spare for the next Save, and gives all of them back if the host has not as much
-// again free.
+// Keep has pieces spare for the next Save, and gives all of them back if the host has little free.
 func (s *Store) Keep(pieces []*Piece) error {
 	s.mu.Lock()
 	rest := slices.DeleteFunc(pieces, func(x *Piece) bool {
@@ -70,7 +69,9 @@ func (s *Store) Keep(pieces []*Piece) error {
 	ended := s.ended
 	s.mu.Unlock()
 	err := s.Give(rest...)
-	if ended || s.host.check(s.Spare()) != nil {
+	unlock := hostmem.Lock() // or several ranks would all give theirs back
+	defer unlock()
+	if ended || !s.host.ample() {
 		err = errors.Join(err, s.Bound(0))
 	}
 	return err
