@@ -183,6 +183,29 @@ func TestTrimAsleep(t *testing.T) {
 	}
 }
 
+// TestTrimOnceAwake: an emptied cache finds what was kept a moment ago.
+func TestTrimOnceAwake(t *testing.T) {
+	gpu := &stuck{Device: sim.New(sim.Config{Capacity: mem.GiB}), pinned: map[*byte]bool{}}
+	l, err := OpenLocal(gpu, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		at, err := l.Malloc(0, 64*mem.MiB)
+		if err := errors.Join(err, l.Pause(nil, true), l.Release(at), l.Resume(nil),
+			l.Trim(0)); err != nil {
+			t.Fatal(err)
+		}
+		_ = l.onPool(func(p *pool.Pool) error { p.AwaitUnpinned(); return nil }, nil)
+		if s := l.Stats(); s.Backup != 0 {
+			t.Fatalf("nothing lives, and %v is kept", s.Backup)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUnpinOfARegionFails: what stays pinned of a region without memory is told and tried again.
 func TestUnpinOfARegionFails(t *testing.T) {
 	pins := &stuck{pinned: map[*byte]bool{}}

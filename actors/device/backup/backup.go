@@ -190,11 +190,12 @@ func taken(copies map[uint64]*Copy) (all []*Piece) {
 	return all
 }
 
-// KeepBeside is Keep on a goroutine: unpinning takes as long as copying.
+// KeepBeside keeps what copies have on the host, and does on a goroutine what else Keep asks for:
+// unpinning takes as long as copying.
 func (s *Store) KeepBeside(copies map[uint64]*Copy) {
-	pieces := taken(copies)
+	settle := s.Keep(taken(copies)) // at once, or an emptied cache would not see it
 	s.busy.Go(func() {
-		if err := s.Keep(pieces); err != nil {
+		if err := settle(); err != nil {
 			s.log.Warn("memory of the host was not given back", zap.Error(err))
 		}
 	})

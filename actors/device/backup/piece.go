@@ -56,9 +56,11 @@ func (s *Store) obtain(n mem.Bytes) (*Piece, error) {
 	return x, err
 }
 
-// Keep has pieces spare for the next Save, and gives all of them back if the host has little free.
-func (s *Store) Keep(pieces []*Piece) error {
+// Keep has pieces spare for the next Save. What it returns takes longer: it gives the others back,
+// and all if the host has little free.
+func (s *Store) Keep(pieces []*Piece) (settle func() error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	rest := slices.DeleteFunc(pieces, func(x *Piece) bool {
 		keep := x.pinned && x.whole
 		if keep {
@@ -67,14 +69,15 @@ func (s *Store) Keep(pieces []*Piece) error {
 		return keep
 	})
 	ended := s.ended
-	s.mu.Unlock()
-	err := s.Give(rest...)
-	unlock := hostmem.Lock() // or several ranks would all give theirs back
-	defer unlock()
-	if ended || !s.host.ample() {
-		err = errors.Join(err, s.Bound(0))
+	return func() error {
+		err := s.Give(rest...)
+		unlock := hostmem.Lock() // or several ranks would all give theirs back
+		defer unlock()
+		if ended || !s.host.ample() {
+			err = errors.Join(err, s.Bound(0))
+		}
+		return err
 	}
-	return err
 }
 
 // Spare returns how much is kept for the next Save.

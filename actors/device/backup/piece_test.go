@@ -72,18 +72,18 @@ func TestSpare(t *testing.T) {
 		}
 	}
 	take(pieceSize, pieceSize, mem.MiB)
-	kept("a piece that is not whole goes back", 2, 3, s.Keep(pieces))
+	kept("a piece that is not whole goes back", 2, 3, s.Keep(pieces)())
 	take(pieceSize, pieceSize, pieceSize)
-	kept("two are taken again", 3, 4, s.Keep(pieces))
+	kept("two are taken again", 3, 4, s.Keep(pieces)())
 	if n := s.Spare(); n != 3*pieceSize {
 		t.Errorf("%v are spare", n)
 	}
 	ample = false
 	take(pieceSize)
-	kept("the host has little", 0, 4, s.Keep(pieces))
+	kept("the host has little", 0, 4, s.Keep(pieces)())
 	ample, free = true, 2*pieceSize
 	take(pieceSize, pieceSize)
-	err := s.Keep(pieces)
+	err := s.Keep(pieces)()
 	n, short := s.Room(pieceSize)
 	kept("regions have room", 2, 6, err, short)
 	if n != pieceSize {
@@ -94,11 +94,11 @@ func TestSpare(t *testing.T) {
 	}
 	kept("spare pieces make way", 0, 6)
 	take(pieceSize, pieceSize)
-	err = s.Keep(pieces)
+	err = s.Keep(pieces)()
 	kept("one has no use", 1, 8, err, s.Bound(pieceSize))
 	kept("it ends", 0, 8, s.End())
 	take(pieceSize)
-	kept("after the end", 0, 9, s.Keep(pieces))
+	kept("after the end", 0, 9, s.Keep(pieces)())
 }
 
 // copies returns one of each size.
@@ -138,7 +138,7 @@ func TestSaveWithSpare(t *testing.T) {
 			t.Errorf("%v: %v of %v are pinned, and %v told", sizes, dev.size, most, told)
 		}
 		most = mem.GiB
-		if err := s.Keep(taken(x)); err != nil {
+		if err := s.Keep(taken(x))(); err != nil {
 			t.Error(err)
 		}
 	}
