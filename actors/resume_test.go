@@ -206,6 +206,26 @@ func TestTrimOnceAwake(t *testing.T) {
 	}
 }
 
+// TestBrokenKeepsNothing: a broken pool cannot pause again.
+func TestBrokenKeepsNothing(t *testing.T) {
+	gpu := &stuck{Device: sim.New(sim.Config{Capacity: mem.GiB}), pinned: map[*byte]bool{}}
+	l, err := OpenLocal(gpu, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.Malloc(0, 64*mem.MiB)
+	if err := errors.Join(err, l.Pause(nil, true), l.Resume(nil)); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.onPool(func(*pool.Pool) error { panic("a bug") }, nil)
+	if s := l.Stats(); s.Backup != 0 || len(gpu.pinned) != 0 {
+		t.Errorf("%v stays in %d pieces", s.Backup, len(gpu.pinned))
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUnpinOfARegionFails: what stays pinned of a region without memory is told and tried again.
 func TestUnpinOfARegionFails(t *testing.T) {
 	pins := &stuck{pinned: map[*byte]bool{}}

@@ -91,6 +91,7 @@ func (p *Pool) breaks(r any) error {
 		p.Log.Error("a bug in the pool was caught: it hands out no more memory",
 			zap.Any("panic", r), zap.Stack("stack"))
 		p.freedAddrs = make(map[mem.Addr]struct{})
+		_ = p.backups.End() // no pause comes any more; Close tries again
 	}
 	p.state, p.cause = broken, fmt.Errorf("%w: %v", ErrBroken, r)
 	return p.cause
