@@ -117,6 +117,7 @@ func (r *Reader) Read(o *Observed, small mem.Bytes, base mem.Addr) *Step {
 			r.requests[i].end(l.Kind, mem.Tick(tick))
 		}
 	}
+	clear(r.requests) // or the step would stay in memory until one is as long
 	r.asked = make(map[Arena]int, len(s.Arenas))
 	for _, a := range s.Arenas {
 		r.asked[a.Arena] = len(a.Requests)

@@ -1,7 +1,9 @@
 package step
 
 import (
+	"runtime"
 	"testing"
+	"weak"
 
 	"stalloc/internal/mem"
 	"stalloc/plan"
@@ -77,4 +79,19 @@ func TestReadOn(t *testing.T) {
 			t.Errorf("lost %v: the free is of block %d, peak %v", lost, s.Changes[1].Block, s.Peak)
 		}
 	}
+}
+
+// TestHoldsNoStep: a long step does not stay in memory behind shorter ones.
+func TestHoldsNoStep(t *testing.T) {
+	r, long := Reader{}, []schedule.Event(nil)
+	for i := range uint64(1000) {
+		long = append(long, at(schedule.EventMiss, i, 8))
+	}
+	first := weak.Make(r.Read(observed(long...), 0, base).Arenas[0])
+	r.Read(observed(at(schedule.EventMiss, 0, 8)), 0, base)
+	runtime.GC()
+	if first.Value() != nil {
+		t.Error("it does")
+	}
+	runtime.KeepAlive(&r)
 }
