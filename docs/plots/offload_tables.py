@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from collections.abc import Iterator
 
 import recordings
-from recordings import markdown
 
 sys.path.insert(0, str(recordings.ROOT / "examples"))
 
+import names  # noqa: E402
+import offload_activations_table  # noqa: E402
 import offload_largest  # noqa: E402
-import together_table  # noqa: E402
-from turns_table import interval  # noqa: E402
+import pairs  # noqa: E402
+from offload_trial import WAYS  # noqa: E402
+from together_table import LEAST  # noqa: E402
+from turns_table import cell, interval, table  # noqa: E402
 
 DATA = recordings.FOLDER / "offload.jsonl"
 PAGE = recordings.ROOT / "docs" / "offload.md"
@@ -27,8 +31,8 @@ TIMED = 5  # steps of a trial that is no mere search, at least
 ALL, ALIKE = "all steps", "the host equally fast"
 # What ran on the host's other GPUs.
 BUSY = {None: "none", "a program on one other GPU": "1", "programs on three other GPUs": "3"}
-# Of the activations' runs: names on the page. The last one is a limit, of which three are compared.
-WAYS = {
+# What the page calls the ways of activations' runs, and of the largest model.
+ACTIVATIONS = {
     "nothing, no limit": "nothing offloaded",
     "stalloc, no limit": "`offload_activations`",
     "nothing, limit at 0.90": "nothing offloaded",
@@ -37,25 +41,18 @@ WAYS = {
     "TRL": "TRL's `OffloadActivations`",
     "stalloc at the peak of TRL": "`offload_activations`, what TRL's held",
 }
-PLAIN, RECOMPUTED, LIMITED = "nothing, no limit", "recomputed, no limit", "stalloc, limit at 0.90"
+RECOMPUTED = "recomputed, no limit"
 LARGEST = {
-    "native": "native",
-    "expandable": "expandable segments",
-    "stalloc": "stalloc",
-    "native, copied by hand": "native, copied by hand",
+    "stalloc, offload": "stalloc, states offloaded",
     "bitsandbytes PagedAdamW": "bitsandbytes' `PagedAdamW`",
     "torchao CPUOffloadOptimizer": "torchao's `CPUOffloadOptimizer`",
-    "stalloc, offload": "stalloc, states offloaded",
 }
 Rows = list[dict]
 
 
 def shown(values: list[float], form: str) -> str:
     """The median, and of several values the least and the most."""
-    if not values:
-        return "–"
-    middle, least, most = (form.format(f(values)) for f in (statistics.median, min, max))
-    return middle if least == most else f"{middle} ({least} to {most})"
+    return cell(dict(enumerate(values)), float, form)
 
 
 def speeds(rows: Rows) -> str:
@@ -89,7 +86,7 @@ def steps(rows: Rows) -> list[str]:
         lines.append([*cells, speeds(those), *found])
     heads = ["GiB", "commit", "other GPUs at work", "runs", "`offload`, tokens/s"]
     heads += ["native, no limit", "of native's speed", ALIKE]
-    return markdown(heads, sorted(lines, key=lambda cells: -int(cells[0])), 2)
+    return table(heads, sorted(lines, key=lambda cells: -int(cells[0]))).splitlines()
 
 
 def traced(row: dict) -> bool:
@@ -97,29 +94,20 @@ def traced(row: dict) -> bool:
 
 
 def ratio(ours: Rows, natives: Rows, said: Rows, of: str) -> str:
-    """Native's time over ours: the median over the turns of the median over steps of the same
-    number. Runs of which no steps were kept had theirs computed when they were made."""
+    """Native's time over ours: the median over the turns, with its interval. Runs of which no steps
+    were kept had theirs computed when they were made."""
     each = [one for row in said if row["of"] == of for one in row["turns"]]
     if "each, ms" in ours[0]:
         by_turn = {row["turn"]: row for row in natives}
-        pairs = [(row, by_turn[row["turn"]]) for row in ours if row["turn"] in by_turn]
-        each = [statistics.median(some) for some in (compared(*p, of) for p in pairs) if some]
-    if len(each) < together_table.LEAST:
+        ours = [row for row in ours if row["turn"] in by_turn]
+        each = list(pairs.ratios(ours, [by_turn[row["turn"]] for row in ours], of == ALIKE))
+    if len(each) < LEAST:
         return ", ".join(f"{one:.2f}" for one in each) or "–"
     low, high = interval(each)
     return f"{statistics.median(each):.2f} ({low:.2f} to {high:.2f})"
 
 
-def compared(ours: dict, native: dict, of: str) -> list[float]:
-    steps = zip(native["each, ms"], ours["each, ms"], native["hosts, us"], ours["hosts, us"])
-    return [
-        theirs / mine
-        for theirs, mine, *hosts in steps
-        if of == ALL or max(hosts) <= together_table.ALIKE * min(hosts)
-    ]
-
-
-def trials(rows: Rows) -> Rows:
+def trials(rows: Rows) -> Iterator[dict]:
     """The timed runs of a number of layers."""
     for row in rows:
         said = row.get("said", {})
@@ -136,18 +124,19 @@ def largest(rows: Rows) -> list[str]:
     options = offload_largest.parse_arguments(["--json", str(DATA)])
     layer, rest = offload_largest.layer_of(options)
     for limit in sorted({limit for limit, _ in found}):
-        for way, name in LARGEST.items():
+        for way in WAYS:
             some = found.get((limit, way), [])
             some = [row for row in some if row["layers"] == some[-1]["layers"]]
             if some:
                 layers = some[-1]["layers"]
                 timed = {(f"{row['tokens/s']:,}", row["commit"]): 1 for row in some}
+                size = f"{(layers * layer + rest) / 1e9:.2f}"
                 lines.append([
-                    f"{limit:.0f}", name, str(layers), f"{(layers * layer + rest) / 1e9:.2f}",
+                    f"{limit:.0f}", LARGEST.get(way, names.name(way)), str(layers), size,
                     *("; ".join(one[i] for one in timed) for i in (0, 1)),
                 ])  # fmt: skip
     heads = ["GiB", "", "layers", "billions of parameters", "tokens/s", "commit"]
-    return markdown(heads, lines, 2)
+    return table(heads, lines).splitlines()
 
 
 def activations(rows: Rows) -> list[str]:
@@ -155,7 +144,7 @@ def activations(rows: Rows) -> list[str]:
     runs = grouped([row for row in rows if row["part"] == "activations"], "commit")
     newest = grouped(list(runs.values())[-1], "way")
     lines = []
-    for way, name in WAYS.items():
+    for way, name in ACTIVATIONS.items():
         some = newest[way,]
         good = [row for row in some if "failed" not in row]
         limit = some[0]["limit"]
@@ -168,21 +157,20 @@ def activations(rows: Rows) -> list[str]:
             cells += ["", some[0]["failed"], "", ""]
         lines.append(cells)
     heads = ["", "limit, GiB", "runs", "held, GiB", "tokens/s", "of recomputation"]
-    ways = markdown([*heads, "to the host a step, GiB"], lines)
+    ways = table([*heads, "to the host a step, GiB"], lines)
     lines = []
     for (commit,), some in reversed(runs.items()):
         by = grouped(some, "way")
-        cells = [of_speed(by[way,], by[other,]) for way, other in
-                 ((LIMITED, RECOMPUTED), ("stalloc, no limit", PLAIN))]  # fmt: skip
+        cells = [of_speed(by["stalloc, limit at 0.90",], by[RECOMPUTED,])]
+        cells += [of_speed(by["stalloc, no limit",], by["nothing, no limit",])]
         lines.append([commit, BUSY[some[0].get("beside")], *cells])
     heads = ["`offload_activations`", "other GPUs at work", "under the limit, of recomputation"]
     heads += ["where all fits, of nothing offloaded"]
-    return [*ways, "", *markdown(heads, lines)]
+    return [*ways.splitlines(), "", *table(heads, lines).splitlines()]
 
 
 def of_speed(ours: Rows, theirs: Rows) -> str:
-    pairs = [pair for pair in zip(ours, theirs) if not any("failed" in row for row in pair)]
-    return shown([mine["tokens/s"] / other["tokens/s"] for mine, other in pairs], "{:.3f}")
+    return shown(offload_activations_table.ratios(ours, theirs), "{:.3f}")
 
 
 def pages() -> dict[str, list[str]]:

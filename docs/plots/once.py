@@ -6,8 +6,13 @@ docs/data/once.jsonl has a table a line, as commands have printed it that keep n
 from __future__ import annotations
 
 import json
+import sys
 
 import recordings
+
+sys.path.insert(0, str(recordings.ROOT / "examples"))
+
+from turns_table import table  # noqa: E402
 
 DATA = recordings.FOLDER / "once.jsonl"
 MARK = "once: written by make figures"
@@ -19,5 +24,5 @@ def lines() -> list[str]:
     for line in DATA.read_text().splitlines():
         of = json.loads(line)
         found += [f"### {of['title']}", "", of["text"], "", "```sh", *of["command"], "```", ""]
-        found += [*recordings.markdown(of["heads"], of["rows"], of["texts"]), ""]
+        found += [*table(of["heads"], of["rows"]).splitlines(), ""]
     return found[:-1]

@@ -114,13 +114,6 @@ def put(page: Path, mark: str, lines: list[str]) -> None:
     page.write_text(before + mark + "\n".join(lines) + "\n" + rest[rest.index("<!-- end -->") :])
 
 
-def markdown(heads: list[str], lines: list[list[str]], texts: int = 1) -> list[str]:
-    """A table whose first columns are texts."""
-    rule = "|" + "---|" * texts + "--:|" * (len(heads) - texts)
-    head, *body = (f"| {' | '.join(cells)} |" for cells in (heads, *lines))
-    return [head, rule, *body]
-
-
 def write_tables(found: Results) -> None:
     for page, short in SUMMARISED.items():
         put(page, SUMMARY, summary(found, short))

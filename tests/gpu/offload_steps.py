@@ -32,6 +32,7 @@ sys.path[:0] = [str(EXAMPLES), str(EXAMPLES.parent / "python")]
 import harness  # noqa: E402
 import ledger  # noqa: E402
 import offload_states  # noqa: E402
+import pairs  # noqa: E402
 import together_table  # noqa: E402
 from turns_table import interval  # noqa: E402
 
@@ -132,22 +133,10 @@ def seconds(row):
     return [step["ended"] - step["begun"] for step in row["steps"][FIRST:]]
 
 
-def ratios(ours, natives, keep):
-    """Of each turn: the median of native's time over ours; with `keep` of the steps at which the
-    host was equally fast."""
-    for mine, native in zip(ours, natives):
-        speeds = [[step["host_us"] for step in row["steps"][FIRST:]] for row in (mine, native)]
-        alike = [max(pair) <= together_table.ALIKE * min(pair) for pair in zip(*speeds)]
-        times = zip(seconds(native), seconds(mine), alike)
-        each = [other / own for other, own, same in times if same or not keep]
-        if each:
-            yield statistics.median(each)
-
-
 def print_ratios(rows):
     for way, ours in rows.items():
         for keep in (True, False) if way != "native" and "native" in rows else ():
-            each = list(ratios(ours, rows["native"], keep))
+            each = list(pairs.ratios(ours, rows["native"], keep))
             if len(each) < together_table.LEAST:
                 continue
             low, high = interval(each)
@@ -194,8 +183,9 @@ def turn_of(options, alone, turn, way):
             step["trace"] = seen
     if trace:
         trace.with_suffix(".steps").write_text(json.dumps(row["steps"]) + "\n")
-    print(ledger.append(options.json, said | figures(options, row)), flush=True)
-    return row
+    line = figures(options, row)
+    print(ledger.append(options.json, said | line), flush=True)
+    return row | line
 
 
 def figures(options, row):
