@@ -1,9 +1,11 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -138,18 +140,8 @@ func (p *Pool) Resume(pools []uint64) error {
 	if p.Host.Captures() > 0 { // copies wait for streams that may be captured
 		return errCapturing
 	}
-	handles, err := p.wake(woken)
-	if err != nil {
+	if err := p.wake(woken); err != nil {
 		return fmt.Errorf("it stays asleep, and can be resumed again: %w", err)
-	}
-	for pool, x := range woken {
-		if err := p.backups.Restore(x, func(b engine.Block) bool {
-			now, live := p.policy.Lookup(b.Addr)
-			return live && !now.Pending && now.Pool == pool
-		}); err != nil {
-			_, again := p.dev.Sleep(handles)
-			return fmt.Errorf("it stays asleep, and can be resumed again: %w", errors.Join(err, again))
-		}
 	}
 	for pool := range woken {
 		delete(p.asleep, pool)
@@ -161,13 +153,13 @@ func (p *Pool) Resume(pools []uint64) error {
 	return nil
 }
 
-// wake makes memory for pools that sleep, and returns their handles. Where the limit or the driver
-// leaves too little, idle memory is given back first, as for a request, and closed regions make
-// room.
-func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err error) {
+// wake makes memory for pools that sleep, and copies back what is kept of them. Where the limit or
+// the driver leaves too little, idle memory is given back first, as for a request, and closed
+// regions make room.
+func (p *Pool) wake(pools map[uint64]*backup.Copy) (err error) {
 	need := mem.Bytes(0)
 	try := func() error {
-		handles = p.handlesOf(func(pool uint64) bool {
+		handles := p.handlesOf(func(pool uint64) bool {
 			return pools[pool] != nil && !p.isClosed(pool)
 		})
 		_, need = p.dev.Size(handles)
@@ -175,11 +167,11 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err
 			need += p.reserved() - limit
 			return &engine.RefusedError{Reason: engine.RefusedLimit, Limit: p.limit}
 		}
-		return p.dev.Wake(handles)
+		return p.refill(handles, pools)
 	}
 	p.dropSpare()
 	if err = try(); !errors.Is(err, driver.ErrOutOfMemory) {
-		return handles, err
+		return err
 	}
 	_, failed := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true})
 	failed = errors.Join(failed, p.trimRegions())
@@ -192,5 +184,50 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (handles []driver.Handle, err
 	if err != nil {
 		err = errors.Join(err, failed)
 	}
-	return handles, err
+	return err
+}
+
+// atOnce is how much wakes at a time, at least, in at most so many parts.
+const atOnce, wakings = 128 * mem.MiB, 16
+
+// refill wakes handles and copies back what is kept of blocks that still live: the driver makes
+// memory while what woke before is copied to. With an error all sleep again.
+func (p *Pool) refill(handles []driver.Handle, pools map[uint64]*backup.Copy) error {
+	at := func(h driver.Handle) mem.Addr {
+		first, _, _ := p.dev.Place(h)
+		return first
+	}
+	slices.SortFunc(handles, func(a, b driver.Handle) int { return cmp.Compare(at(a), at(b)) })
+	back := p.backups.Restore(pools, func(pool uint64, b engine.Block) bool {
+		now, live := p.policy.Lookup(b.Addr)
+		return live && !now.Pending && now.Pool == pool
+	})
+	awake := func(h driver.Handle) bool {
+		_, asleep := p.dev.Size([]driver.Handle{h})
+		return asleep == 0
+	}
+	size, _ := p.dev.Size(handles)
+	n := len(handles) / int(min(max(size/atOnce, 1), wakings))
+	copied := func() error { return nil }
+	var woken []driver.Handle
+	var err error
+	for next := mem.Addr(0); err == nil && next < math.MaxUint64; {
+		some := handles[:min(n+1, len(handles))]
+		handles = handles[len(some):]
+		woken = append(woken, slices.DeleteFunc(slices.Clone(some), awake)...)
+		if next = math.MaxUint64; len(handles) > 0 {
+			next = at(handles[0]) // what lies before it is awake
+		}
+		if err = errors.Join(p.dev.Wake(some), copied()); err == nil {
+			copied = back.Begin(next)
+		}
+	}
+	if err == nil {
+		err = copied()
+	}
+	if err != nil {
+		_, again := p.dev.Sleep(woken)
+		err = errors.Join(err, again)
+	}
+	return err
 }

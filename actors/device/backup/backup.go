@@ -2,7 +2,7 @@
 // regions, which copy beside the program (package away), and here of blocks that sleep.
 //
 //	Save     blocks ──► pieces: on each of several threads made, pinned, copied to
-//	Restore  pieces ──► the blocks that still live
+//	Restore  pieces ──► the blocks that still live, as memory for them is there
 //	Keep     pieces ──► spare: the next Save takes them as they are
 //	Drop     pieces ──► unpinned, and given back
 //
@@ -160,18 +160,47 @@ func (s *Store) save(from device.Copier, x *Copy) error {
 	})
 }
 
-// Restore copies back what was kept of the blocks that still live.
-func (s *Store) Restore(x *Copy, live func(engine.Block) bool) error {
-	to, _ := s.dev.(device.Copier)
-	parts := x.parts(live)
-	return hostmem.Parallel(len(x.pieces), func(i int) error {
-		for _, p := range parts[i] {
-			if err := to.Write(p.addr, p.of(x.pieces[i])); err != nil {
-				return err
+// Return is copies back.
+type Return struct {
+	to   device.Copier
+	left []kept // not begun, by address
+}
+
+type kept struct {
+	part
+	in *Piece
+}
+
+// Restore returns what copies back what was kept of the blocks that still live.
+func (s *Store) Restore(copies map[uint64]*Copy, live func(uint64, engine.Block) bool) *Return {
+	r := &Return{}
+	r.to, _ = s.dev.(device.Copier)
+	for pool, x := range copies {
+		parts := x.parts(func(b engine.Block) bool { return live(pool, b) })
+		for i, piece := range x.pieces {
+			for _, p := range parts[i] {
+				r.left = append(r.left, kept{p, piece})
 			}
 		}
-		return nil
-	})
+	}
+	slices.SortFunc(r.left, func(a, b kept) int { return cmp.Compare(a.addr, b.addr) })
+	return r
+}
+
+// Begin copies back what lies before an address, on several threads, and returns what waits for it.
+func (r *Return) Begin(end mem.Addr) (wait func() error) {
+	n := slices.IndexFunc(r.left, func(k kept) bool { return k.addr+mem.Addr(k.size) > end })
+	if n < 0 {
+		n = len(r.left)
+	}
+	now, done := r.left[:n], make(chan error, 1)
+	r.left = r.left[n:]
+	go func() {
+		done <- hostmem.Parallel(n, func(i int) error {
+			return r.to.Write(now[i].addr, now[i].of(now[i].in))
+		})
+	}()
+	return func() error { return <-done }
 }
 
 // Drop gives up what copies keep on the host.
