@@ -146,32 +146,33 @@ def check_reading_states():
 
 
 def check_time():
-    """GiB a second of states that leave and come back, beside pinned copies; no bound."""
+    """GiB a second of states that make room for a request and come back, beside pinned copies; no
+    bound."""
+    limited(8 * GIB + 256 * MIB)
     weight = torch.nn.Parameter(torch.zeros(GIB // 2, device="cuda"))
-    optimizer = torch.optim.AdamW([weight], lr=1e-3, fused=True)
-    optimizer, size, words = stalloc.offload(optimizer, when="always"), 4 * GIB, []
+    optimizer = stalloc.offload(torch.optim.AdamW([weight], lr=1e-3, fused=True))
+    words = []
     for n in range(5):
         weight.grad = torch.ones_like(weight)
         optimizer.step()
         weight.grad = None
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        torch.empty(2 * MIB, dtype=torch.uint8, device="cuda")  # now they begin to leave
-        if n < 2:  # states move into their region, and memory is pinned for them
-            time.sleep(2)
-            continue
-        while stalloc.stats().lent < size:
-            assert time.perf_counter() < begin + 20, stalloc.stats()
-            time.sleep(2e-4)
+        activations = torch.empty(6 * GIB, dtype=torch.uint8, device="cuda")
         left = time.perf_counter()
+        size = stalloc.stats().lent / GIB
+        del activations
+        freed = time.perf_counter()
         states = optimizer.state[weight]
         torch.cuda.synchronize()
         back = time.perf_counter()
         assert bool(states["exp_avg"][-1] > 0)
         del states
-        out, home = (size / GIB / took for took in (left - begin, back - left))
-        words.append(f"{out:.1f} out, {home:.1f} back")
+        if n > 1:  # before, states move into their region, and memory is pinned for them
+            assert 3 < size <= 4, size
+            words.append(f"{size / (left - begin):.1f} out, {size / (back - freed):.1f} back")
     del weight, optimizer
+    limited(TOTAL)
     forget()
     return f"{gpu.pinned_copies()}; states: {'; '.join(words)} GiB/s"
 
