@@ -183,7 +183,8 @@ static void bad_arguments(void)
 	      "no tag");
 }
 
-/* Each call fails once; after that all can sleep and wake. */
+/* Each call fails once, some as if memory were short, for which resume() makes room and tries again;
+ * after that all can sleep and wake. */
 static void calls_fail(void)
 {
 	char rule[64];
@@ -192,7 +193,7 @@ static void calls_fail(void)
 	OK(stalloc_resume(0, NULL, 0));
 	calls = fake(count)("*") - calls; /* of both */
 	for (long n = 1; n <= calls; n++) {
-		snprintf(rule, sizeof rule, "*:%ld:2", n);
+		snprintf(rule, sizeof rule, "*:%ld:%d", n, n % 3 ? 999 : 2);
 		fake(fail)(rule);
 		failed += stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) != STALLOC_OK;
 		fake(fail)(NULL);

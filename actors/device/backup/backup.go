@@ -163,12 +163,14 @@ func (s *Store) save(from device.Copier, x *Copy) error {
 // Return is copies back.
 type Return struct {
 	to   device.Copier
-	left []kept // not begun, by address
+	left []kept // not begun, by end
 }
 
+// kept is what of a piece is copied back, to memory before end.
 type kept struct {
-	part
-	in *Piece
+	in    *Piece
+	parts []part
+	end   mem.Addr
 }
 
 // Restore returns what copies back what was kept of the blocks that still live.
@@ -178,18 +180,19 @@ func (s *Store) Restore(copies map[uint64]*Copy, live func(uint64, engine.Block)
 	for pool, x := range copies {
 		parts := x.parts(func(b engine.Block) bool { return live(pool, b) })
 		for i, piece := range x.pieces {
-			for _, p := range parts[i] {
-				r.left = append(r.left, kept{p, piece})
+			if n := len(parts[i]); n > 0 {
+				last := parts[i][n-1]
+				r.left = append(r.left, kept{piece, parts[i], last.addr + mem.Addr(last.size)})
 			}
 		}
 	}
-	slices.SortFunc(r.left, func(a, b kept) int { return cmp.Compare(a.addr, b.addr) })
+	slices.SortFunc(r.left, func(a, b kept) int { return cmp.Compare(a.end, b.end) })
 	return r
 }
 
-// Begin copies back what lies before an address, on several threads, and returns what waits for it.
+// Begin copies to what lies before an address, on several threads, and returns what waits for it.
 func (r *Return) Begin(end mem.Addr) (wait func() error) {
-	n := slices.IndexFunc(r.left, func(k kept) bool { return k.addr+mem.Addr(k.size) > end })
+	n := slices.IndexFunc(r.left, func(k kept) bool { return k.end > end })
 	if n < 0 {
 		n = len(r.left)
 	}
@@ -197,7 +200,12 @@ func (r *Return) Begin(end mem.Addr) (wait func() error) {
 	r.left = r.left[n:]
 	go func() {
 		done <- hostmem.Parallel(n, func(i int) error {
-			return r.to.Write(now[i].addr, now[i].of(now[i].in))
+			for _, p := range now[i].parts {
+				if err := r.to.Write(p.addr, p.of(now[i].in)); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}()
 	return func() error { return <-done }
