@@ -133,6 +133,16 @@ func (d *contents) work(
 	}})
 }
 
+// each does something for each 2 MiB that begin in a range.
+func (d *contents) each(
+	what string, at mem.Addr, size mem.Bytes, do func(off mem.Bytes, x spot),
+) {
+	first := mem.RoundUp(mem.Bytes(at), mem.HandleSize) - mem.Bytes(at)
+	for i, x := range d.spots(what, at, size) {
+		do(first+mem.Bytes(i)*mem.HandleSize, x)
+	}
+}
+
 // spots returns the memory in a range that can be used.
 func (d *contents) spots(what string, at mem.Addr, size mem.Bytes) (all []spot) {
 	if err := d.Touch(at, size); err != nil {
@@ -212,10 +222,23 @@ func (d *contents) CopyBack(to mem.Addr, from []byte, on mem.StreamID) error {
 	})
 }
 
-// Read and Write are not asked for: only closed regions are paused.
-func (d *contents) Read([]byte, mem.Addr) error  { return errFailing }
-func (d *contents) Write(mem.Addr, []byte) error { return errFailing }
-func (d *contents) Pin([]byte) error             { return d.fallible(func() {}) }
+func (d *contents) Read(to []byte, from mem.Addr) error {
+	return d.fallible(func() {
+		d.each("a read", from, mem.Bytes(len(to)), func(off mem.Bytes, x spot) {
+			binary.LittleEndian.PutUint64(to[off:], d.numbers[x])
+		})
+	})
+}
+
+func (d *contents) Write(to mem.Addr, from []byte) error {
+	return d.fallible(func() {
+		d.each("a write", to, mem.Bytes(len(from)), func(off mem.Bytes, x spot) {
+			d.numbers[x] = binary.LittleEndian.Uint64(from[off:])
+		})
+	})
+}
+
+func (d *contents) Pin([]byte) error { return d.fallible(func() {}) }
 
 func (d *contents) Unpin(memory []byte) error {
 	return d.fallible(func() {
