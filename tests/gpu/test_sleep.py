@@ -1,5 +1,6 @@
 """Memory that sleeps: the same bits, the device free for another process, the same losses."""
 
+import statistics
 import subprocess
 import sys
 import time
@@ -189,20 +190,33 @@ def check_twenty_cycles_have_the_same_losses():
     return f"the other took {100 * min(shares):.0f} % of the device, {len(shares)} times"
 
 
-def check_time():
-    """GiB a second of what lives, the second time from memory of the host that is kept, beside
-    pinned copies of PyTorch's; no bound."""
-    kept = [torch.empty(GIB, dtype=torch.uint8, device="cuda") for _ in range(10)]
-    words = [gpu.pinned_copies()]
-    for backup in ("host", "host", "discard"):
+def asleep_and_awake(*name):
+    """Seconds, the median after the first time, which pins memory; then without copies."""
+    found = []
+    for backup in ("host", "host", "host", "host", "discard"):
+        torch.cuda.synchronize()
         begin = time.perf_counter()
-        stalloc.pause(backup=backup)
+        stalloc.pause(*name, backup=backup)
         asleep = time.perf_counter()
-        stalloc.resume()
-        awake = time.perf_counter()
-        n = len(kept)
-        words.append(f"{backup}: {n / (asleep - begin):.1f} out, {n / (awake - asleep):.1f} back")
-    return "; ".join(words) + " GiB/s"
+        stalloc.resume(*name)
+        found.append((asleep - begin, time.perf_counter() - asleep))
+    asleep, awake = map(statistics.median, zip(*found[1:4], strict=True))
+    return "{:.3f} and {:.3f} s ({:.3f} and {:.3f} without copies)".format(asleep, awake, *found[4])
+
+
+def check_time():
+    """Of 10 GiB, beside pinned copies of PyTorch's; no bound."""
+    words = [gpu.pinned_copies()]
+    for count in (10, 320):
+        kept = [
+            torch.empty(10 * GIB // count, dtype=torch.uint8, device="cuda") for _ in range(count)
+        ]
+        words.append(f"{count} tensors: {asleep_and_awake()}")
+        del kept
+    with stalloc.region("time"):
+        kept = [torch.empty(64 * MIB, dtype=torch.uint8, device="cuda") for _ in range(160)]
+    words.append(f"a region of {len(kept)}: {asleep_and_awake('time')}")
+    return "; ".join(words)
 
 
 if __name__ == "__main__":
