@@ -187,7 +187,7 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (err error) {
 	return err
 }
 
-// atOnce is how much wakes at a time, at least, in at most so many parts.
+// atOnce is how much wakes at a time, at least, in at most wakings parts.
 const atOnce, wakings = 128 * mem.MiB, 16
 
 // refill wakes handles and copies back what is kept of blocks that still live: the driver makes
@@ -207,12 +207,13 @@ func (p *Pool) refill(handles []driver.Handle, pools map[uint64]*backup.Copy) er
 		return asleep == 0
 	}
 	size, _ := p.dev.Size(handles)
-	n := len(handles) / int(min(max(size/atOnce, 1), wakings))
+	parts := int(min(max(size/atOnce, 1), wakings))
+	n := (len(handles) + parts - 1) / parts
 	copied := func() error { return nil }
 	var woken []driver.Handle
 	var err error
 	for next := mem.Addr(0); err == nil && next < math.MaxUint64; {
-		some := handles[:min(n+1, len(handles))]
+		some := handles[:min(n, len(handles))]
 		handles = handles[len(some):]
 		woken = append(woken, slices.DeleteFunc(slices.Clone(some), awake)...)
 		if next = math.MaxUint64; len(handles) > 0 {
