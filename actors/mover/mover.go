@@ -7,13 +7,13 @@
 //	   |                               \__________                  |
 //	   | leaves                         | comes back as the load falls
 //
-// When it begins to come back follows from the last times that the region was away: as soon as all
-// of it fits beside the load, from there on. A part of it would often fit earlier, but idle memory
-// makes way for all of it at once, and the program would miss that. Steps vary in time, so the
-// moment is counted in requests and frees. If the program needs more memory all the same, what has
-// come back leaves again, without a copy. When the program opens the region, it waits for what has
-// not come back. Of several regions the one that was opened longest ago is expected first: room is
-// kept for it before others come back.
+// It begins to come back as soon as all of it fits beside the load until its next use, judging by
+// the last times that it was away. Some of it would often fit earlier, but idle memory makes way
+// for all of it at once, and the program would miss that memory. Steps vary in time, so the moment
+// is counted in requests and frees. If the program needs more memory all the same, what has come
+// back leaves again, without a copy. When the program opens the region, it waits for what has not
+// come back. Of several regions the one that was opened longest ago is expected first: room is kept
+// for it before others come back.
 package mover
 
 import (
@@ -36,8 +36,8 @@ type Env struct {
 	Go     func(func()) // starts a goroutine
 }
 
-// Mover is the thread, and its state for each region: the pool actor's, which Closed, Opened and
-// Stop are called on.
+// Mover is the thread, and its state for each region. The state is the pool actor's: Closed, Opened
+// and Stop are called there.
 type Mover struct {
 	Env
 	regions map[uint64]*region
@@ -62,7 +62,7 @@ type region struct {
 
 const (
 	// Time between two checks: while a region leaves or soon comes back; while it comes back; and
-	// else. Each check takes the pool's lock from the program, which has to take it again.
+	// otherwise. Each check takes the pool's lock from the program, which has to take it again.
 	interval = 2 * time.Millisecond
 	soon     = interval / 8
 	idle     = 4 * interval
@@ -133,7 +133,7 @@ func (m *Mover) look() (next time.Duration) {
 	return next
 }
 
-// note looks at the load, for each closed region, and returns it.
+// note records the load for each closed region, and returns it.
 func (m *Mover) note(logged uint64) mem.Bytes {
 	load, high := m.Load()
 	m.rose = m.rose || high >= m.low+pool.Large
@@ -146,7 +146,7 @@ func (m *Mover) note(logged uint64) mem.Bytes {
 	return load
 }
 
-// lookAt fetches a part of one region if it is time, at a load.
+// lookAt brings some of a region back if it is time, at this load.
 func (m *Mover) lookAt(p *pool.Pool, load mem.Bytes) time.Duration {
 	next, any := idle, false
 	if m.rose {
@@ -166,7 +166,7 @@ func (m *Mover) lookAt(p *pool.Pool, load mem.Bytes) time.Duration {
 		case leaving || c.Due || r.moves && len(r.before) == 0:
 			next = min(next, interval)
 		case c.Away > 0 && most > 0 && next != soon:
-			// The load counts live blocks, those that are away, too; what is held is more.
+			// The load counts live blocks, even those that are away; what is held is more.
 			most += c.Out - kept - max(c.Wanted-peak(r.before), 0)
 			next = min(next, r.comesBack(p, n, load, most, c.Away))
 		}
@@ -191,8 +191,8 @@ func (m *Mover) expected() (closed []uint64) {
 	return closed
 }
 
-// comesBack fetches a part of a region if it is time, where load and the region may have so much,
-// and returns the time until the next check.
+// comesBack brings some of a region back if it is time, where load and region together may have
+// most bytes. It returns the time until the next check.
 func (r *region) comesBack(
 	p *pool.Pool, n uint64, load, most, away mem.Bytes,
 ) (next time.Duration) {

@@ -40,7 +40,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestExpected: the region that was opened least lately is expected first, and one that was never
+// TestExpected: the region that was opened longest ago is expected first, and one that was never
 // opened before all others.
 func TestExpected(t *testing.T) {
 	load := func() (now, most mem.Bytes) { return 0, 0 }
@@ -127,8 +127,8 @@ func TestLongRuns(t *testing.T) {
 	}
 }
 
-// TestForgotten: what the pool knows no more is forgotten here, too. Each optimizer has regions of
-// its own, and a program may make thousands.
+// TestForgotten: a region that the pool no longer has is forgotten here, too. Each optimizer has
+// regions of its own, and a program may make thousands.
 func TestForgotten(t *testing.T) {
 	l := newLooked()
 	for n := range uint64(9) {

@@ -2,8 +2,8 @@ package mover
 
 import "stalloc/internal/mem"
 
-// run is what the program did while a region was closed. Between two looks at the load it counts as
-// the most that it was.
+// run is what the program did while a region was closed. Between two looks the load counts as its
+// peak.
 type run struct {
 	load []mem.Bytes
 	done []uint64 // requests and frees until each of load
@@ -11,7 +11,7 @@ type run struct {
 	peak mem.Bytes
 }
 
-const looks = 4096 // at most of a run; then each two become one
+const looks = 4096 // kept of a run at most; then every two become one
 
 // note records the load after so many requests and frees, and the most since it did so last.
 func (r *region) note(load, high mem.Bytes, logged uint64) {

@@ -20,8 +20,8 @@ import (
 
 // Memory sleeps pool by pool: the default pool, and regions. Its handles, views and blocks stay in
 // the engine as they are; only the device knows that nothing is behind them (package sleeper). So
-// there is nothing to learn anew after it, and no gap is where there was none before. Pools of
-// graphs stay awake: nobody can say when a graph is launched.
+// plans hold and gaps are the same after waking. Pools of graphs stay awake: stalloc cannot see
+// when a graph is launched.
 
 // ErrAsleep is the answer to a request of memory that sleeps.
 var ErrAsleep = errors.New("this memory sleeps: resume it first")
@@ -38,7 +38,7 @@ func (p *Pool) sleeps(pool uint64) bool {
 }
 
 // Sleeps reports whether some, and whether all, of these private pools of regions sleep; with none
-// named of the default pool and all regions that may have memory.
+// named, of the default pool and all regions that may have memory.
 func (p *Pool) Sleeps(pools []uint64) (some, all bool) {
 	if len(pools) == 0 {
 		pools = append(slices.Collect(maps.Keys(p.asleep)), 0)
@@ -53,7 +53,7 @@ func (p *Pool) Sleeps(pools []uint64) (some, all bool) {
 	return some, all
 }
 
-// AwaitUnpinned waits until the copies of what was resumed are given back, as far as they can be.
+// AwaitUnpinned waits until host memory that Resume does not keep is given back, as far as it can.
 func (p *Pool) AwaitUnpinned() { p.backups.Await() }
 
 func (p *Pool) handlesOf(is func(pool uint64) bool) (handles []driver.Handle) {
@@ -187,11 +187,11 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (err error) {
 	return err
 }
 
-// atOnce is how much wakes at a time, at least, in at most wakings parts.
+// Memory wakes in at most wakings parts, of at least atOnce.
 const atOnce, wakings = 128 * mem.MiB, 16
 
-// refill wakes handles and copies back what is kept of blocks that still live: the driver makes
-// memory while what woke before is copied to. With an error all sleep again.
+// refill wakes handles and copies back what is kept of blocks that still live: to one part while
+// the driver makes memory for the next. If anything fails, all that it woke sleeps again.
 func (p *Pool) refill(handles []driver.Handle, pools map[uint64]*backup.Copy) error {
 	at := func(h driver.Handle) mem.Addr {
 		first, _, _ := p.dev.Place(h)

@@ -1,12 +1,13 @@
-// Package backup keeps contents of device memory on the host, in pieces of pinned memory: of
-// regions, which copy beside the program (package away), and here of blocks that sleep.
+// Package backup keeps contents of device memory on the host, in pieces of pinned memory. Here
+// blocks that sleep are copied; package away makes pieces, too, and copies regions while the
+// program runs.
 //
-//	Save     blocks ──► pieces: on each of several threads made, pinned, copied to
-//	Restore  pieces ──► the blocks that still live, as memory for them is there
+//	Save     blocks ──► pieces: made, pinned and filled by several threads
+//	Restore  pieces ──► the blocks that still live, once there is memory for them
 //	Keep     pieces ──► spare: the next Save takes them as they are
 //	Drop     pieces ──► unpinned, and given back
 //
-// Making and pinning a piece takes several times as long as a copy to it. But what is awake may
+// Making and pinning a piece takes several times as long as a copy to it. But an awake program may
 // need the host's memory, too: spare pieces are kept while half of it is free (docs: decision 26).
 package backup
 
@@ -37,7 +38,7 @@ type Store struct {
 	mu    sync.Mutex
 	stuck []*Piece // that could not be unpinned yet
 	spare []*Piece // pinned, of pieceSize
-	ended bool     // nothing will be spare again
+	ended bool     // no piece is kept any more
 
 	warnUnpinned sync.Once
 }
@@ -75,7 +76,7 @@ func (x *Copy) Kept() mem.Bytes {
 	return x.size
 }
 
-// part is what of a block lies in a piece.
+// part is the part of a block that lies in one piece.
 type part struct {
 	addr mem.Addr
 	at   mem.Bytes // in the piece
@@ -84,7 +85,7 @@ type part struct {
 
 func (p *part) of(x *Piece) []byte { return x.Memory[p.at : p.at+p.size] }
 
-// parts cuts the blocks that are meant into pieces.
+// parts returns for each piece what lies in it of the blocks that are meant.
 func (x *Copy) parts(meant func(engine.Block) bool) [][]part {
 	cut, at := make([][]part, (x.size+pieceSize-1)/pieceSize), mem.Bytes(0)
 	for _, b := range x.blocks {
@@ -122,7 +123,7 @@ func (s *Store) Save(copies map[uint64]*Copy) error {
 	unlock := hostmem.Lock() // or several ranks would all find the same room
 	defer unlock()
 	err := s.host.check(sum - min(whole, s.Spare()))
-	if err != nil && s.Spare() > whole { // what is too much makes way
+	if err != nil && s.Spare() > whole { // pieces that no copy can use make way
 		_ = s.Bound(whole) // what stays pinned is not free
 		err = s.host.check(sum - s.Spare())
 	}
@@ -160,20 +161,20 @@ func (s *Store) save(from device.Copier, x *Copy) error {
 	})
 }
 
-// Return is copies back.
+// Return copies pieces back, in the order of addresses.
 type Return struct {
 	to   device.Copier
-	left []kept // not begun, by end
+	left []kept // not begun yet, by end
 }
 
-// kept is what of a piece is copied back, to memory before end.
+// kept is a piece with the parts of it that are copied back, all to memory before end.
 type kept struct {
 	in    *Piece
 	parts []part
 	end   mem.Addr
 }
 
-// Restore returns what copies back what was kept of the blocks that still live.
+// Restore returns a Return of the blocks that still live.
 func (s *Store) Restore(copies map[uint64]*Copy, live func(uint64, engine.Block) bool) *Return {
 	r := &Return{}
 	r.to, _ = s.dev.(device.Copier)
@@ -190,7 +191,7 @@ func (s *Store) Restore(copies map[uint64]*Copy, live func(uint64, engine.Block)
 	return r
 }
 
-// Begin copies to what lies before an address, on several threads, and returns what waits for it.
+// Begin copies back what lies before an address, on several threads; wait waits for them.
 func (r *Return) Begin(end mem.Addr) (wait func() error) {
 	n := slices.IndexFunc(r.left, func(k kept) bool { return k.end > end })
 	if n < 0 {
@@ -227,10 +228,10 @@ func taken(copies map[uint64]*Copy) (all []*Piece) {
 	return all
 }
 
-// KeepBeside keeps what copies have on the host, and does on a goroutine what else Keep asks for:
-// unpinning takes as long as copying.
+// KeepBeside keeps the pieces of copies, and settles (see Keep) on a goroutine: unpinning takes as
+// long as copying.
 func (s *Store) KeepBeside(copies map[uint64]*Copy) {
-	settle := s.Keep(taken(copies)) // at once, or an emptied cache would not see it
+	settle := s.Keep(taken(copies)) // at once, or empty_cache would not see them
 	s.busy.Go(func() {
 		if err := settle(); err != nil {
 			s.log.Warn("memory of the host was not given back", zap.Error(err))
@@ -238,5 +239,5 @@ func (s *Store) KeepBeside(copies map[uint64]*Copy) {
 	})
 }
 
-// Await waits until what KeepBeside was told of is given back, as far as it can be.
+// Await waits until KeepBeside has settled.
 func (s *Store) Await() { s.busy.Wait() }

@@ -13,7 +13,7 @@ import (
 type Piece struct {
 	Memory []byte // whole pages, not Go's
 	pinned bool
-	whole  bool // of pieceSize, and not by rounding
+	whole  bool // made with pieceSize, not rounded up to it
 }
 
 // Size returns how much memory it is.
@@ -36,9 +36,9 @@ func (s *Store) Make(n mem.Bytes) (*Piece, error) {
 	return x, err
 }
 
-// obtain returns a piece of n bytes, a spare one if it is whole: see Make.
+// obtain is Make, but takes a spare piece if n is pieceSize.
 func (s *Store) obtain(n mem.Bytes) (*Piece, error) {
-	if n < pieceSize { // a spare one would be larger than what is told and checked
+	if n < pieceSize { // a spare one would be larger than Save has checked and Kept says
 		return s.Make(n)
 	}
 	s.mu.Lock()
@@ -56,8 +56,8 @@ func (s *Store) obtain(n mem.Bytes) (*Piece, error) {
 	return x, err
 }
 
-// Keep has pieces spare for the next Save. What it returns takes longer: it gives the others back,
-// and all if the host has little free.
+// Keep keeps whole pieces for the next Save. settle takes longer: it gives the other pieces back,
+// and all spare ones if the host has little free.
 func (s *Store) Keep(pieces []*Piece) (settle func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Store) End() error {
 	return s.Bound(0)
 }
 
-// Bound gives spare pieces back that n bytes have no use for.
+// Bound gives back the spare pieces beyond what n bytes need.
 func (s *Store) Bound(n mem.Bytes) error {
 	s.mu.Lock()
 	keep := min(int((n+pieceSize-1)/pieceSize), len(s.spare))
@@ -108,7 +108,7 @@ func (s *Store) Bound(n mem.Bytes) error {
 	return s.Give(over...)
 }
 
-// Room is hostmem.Room, for which spare pieces make way.
+// Room is hostmem.Room. If there is too little, spare pieces make way.
 func (s *Store) Room(n mem.Bytes) (mem.Bytes, error) {
 	room, err := s.host.room(n)
 	if err == nil || s.Spare() == 0 {

@@ -112,8 +112,8 @@ func copies(sizes ...mem.Bytes) map[uint64]*Copy {
 	return all
 }
 
-// TestSaveWithSpare: small copies take no whole pieces, of which as much would be told and checked
-// as they need; and what no copy can use makes way for them.
+// TestSaveWithSpare: a small copy takes no whole piece, which would hold more than is checked and
+// told; and pieces that no copy can use make way.
 func TestSaveWithSpare(t *testing.T) {
 	dev, most := &pins{}, mem.GiB
 	s := New(dev, zap.NewNop())

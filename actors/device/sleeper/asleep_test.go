@@ -28,7 +28,8 @@ func TestNoCallNamesWhatSleeps(t *testing.T) {
 	})
 }
 
-// TestNumbersNameMemory: what is made on waking is told from what was there before.
+// TestNumbersNameMemory: memory that is made on waking has another number than what was there
+// before.
 func TestNumbersNameMemory(t *testing.T) {
 	d, base, h := lone(t)
 	number := func() driver.Handle {

@@ -89,7 +89,7 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 	return err
 }
 
-// within returns the places of a range. known: it consists of them, and of one at least.
+// within returns the places of a range. known: it consists of places, of at least one.
 func (d *Device) within(addr mem.Addr, size mem.Bytes) (places []*place, known bool) {
 	end := addr + mem.Addr(size)
 	for addr < end && d.places[addr] != nil {

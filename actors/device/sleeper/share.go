@@ -41,8 +41,8 @@ func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Expor
 	return places[0].at, all, nil
 }
 
-// Unexport takes back one Export of a range that is mapped as it was then. Who has it already
-// keeps it.
+// Unexport takes back one Export of a range that is mapped as it was then. A process that has it
+// already keeps it.
 func (d *Device) Unexport(addr mem.Addr, size mem.Bytes) {
 	for _, p := range d.behind(addr, size) {
 		p.of.shares--

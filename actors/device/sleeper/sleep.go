@@ -12,7 +12,7 @@ import (
 
 func byAddr(a, b *place) int { return cmp.Compare(a.at, b.at) }
 
-// those returns places for which is says so, by address.
+// those returns the places for which is holds, by address.
 func those(places []*place, is func(*place) bool) (some []*place) {
 	for _, p := range places {
 		if is(p) {
@@ -76,8 +76,8 @@ func (d *Device) part(places []*place) error {
 	})
 }
 
-// join maps places of handles that have memory, where it is not, and makes them usable. It leaves
-// out handles that sleep: the driver may have given the value of theirs to other memory.
+// join maps the places of handles that have memory, unless they are mapped, and makes them usable.
+// It leaves out handles that sleep: the driver may use the values of theirs for other memory.
 func (d *Device) join(places []*place) error {
 	there := those(places, func(p *place) bool { return p.of.memory != nil })
 	for _, p := range there {
@@ -105,8 +105,8 @@ func (d *Device) use(places []*place) error {
 }
 
 // Sleep gives the memory of handles back to the driver. No pending work may use it, and its
-// contents are gone. It reports whether they sleep: where they do and there is an error, not all
-// memory has gone back, or some places are not mapped, and Sleep or Wake does the rest. Else
+// contents are gone. It reports whether they sleep. If they do, and there is an error, not all
+// memory has gone back, or some places are not mapped: Sleep or Wake does the rest. If they do not,
 // nothing has changed.
 func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 	places := d.placesOf(handles)
@@ -124,7 +124,7 @@ func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 }
 
 // Wake makes memory for handles that sleep, and maps it where it was: all of it or, with an error,
-// none, so far as the driver lets that be undone. What it holds is undefined. A handle that Map has
+// none, so far as the driver lets that be undone. Its contents are undefined. A handle that Map has
 // woken meanwhile is mapped at its other places, too.
 func (d *Device) Wake(handles []driver.Handle) error {
 	var made []*handle
@@ -169,8 +169,8 @@ func (d *Device) empty(handles []*handle) error {
 	return errors.Join(errs...)
 }
 
-// Place returns the first place of a handle, and its size, 0 if there is no such handle. One that
-// Export keeps awake has none for this.
+// Place returns the first place of a handle, and its size, 0 if there is no such handle. No place
+// is returned of one that Export keeps awake.
 func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) {
 	x := d.handles[h]
 	if x == nil {

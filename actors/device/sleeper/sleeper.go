@@ -1,22 +1,21 @@
-// Package sleeper is a device whose memory can sleep: it is given back to the driver, while its
-// handles and addresses stay with whoever has them, and made anew where it was.
+// Package sleeper is a device whose memory can sleep: it is given back to the driver while its
+// callers keep handles and addresses, and is made again at the same addresses.
 //
 //	awake     addresses ── place ── handle ── memory of the driver
 //	asleep    addresses    place    handle                          Sleep unmaps, then releases
 //	awake     addresses ── place ── handle ── other memory          Wake makes, then maps
 //
 // Handles are numbers of its own, since those of the driver end with their memory. Between Sleep
-// and Wake the calls of device.Device mean what they mean to their caller, and the driver is told
-// what is left of it: unmapping or releasing what sleeps is a matter of the books alone, and memory
-// that is mapped at one more place is made for that.
+// and Wake the calls of device.Device mean the same to their caller. But unmapping or releasing
+// what sleeps only changes the books, and mapping it at one more place makes memory for it.
 //
 // A handle that rests is asleep for its caller, too, but stays mapped while another has its memory
 // (spare.go).
 //
-// Every book tells what the driver has done, whichever call of it failed. So Sleep and Wake may be
+// The books tell what the driver has done, whichever of its calls failed. So Sleep and Wake may be
 // tried again, and do what is left.
 //
-// It is for one thread at a time: the pool actor alone has it.
+// It is for one thread at a time: only the pool actor has it.
 package sleeper
 
 import (

@@ -10,9 +10,9 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Memory that one handle gives up may serve another at once, for releasing and creating it take
-// half of the driver's time to move a handle. In between the memory is spare. It counts as held, so
-// if memory of another size is needed, as much spare memory is released first.
+// Memory that one handle gives up may serve another at once: releasing and creating it would take
+// half of the driver's time for that. In between the memory is spare. It counts as held, so if
+// memory of another size is needed, as much spare memory is released first.
 //
 // A handle that rests has given up its memory and stays mapped to it, as a guest; several may rest
 // on the same memory, one after the other. Once no other handle has that memory, the handle rises:
@@ -66,17 +66,17 @@ func (d *Device) Rest(h driver.Handle) {
 	d.rests(x)
 }
 
-// rests takes the memory from a handle, which becomes spare.
+// rests takes a handle's memory, which becomes spare.
 func (d *Device) rests(x *handle) {
 	d.spare.resting += x.size
 	d.spare.all = append(d.spare.all, x.memory)
 	x.rests, x.memory = true, nil
 }
 
-// Raise gives spare memory to handles that rest, and Risen returns them, too: without a call of the
-// driver to those that are mapped to it, and else in its place, first to those whose own memory was
-// released. Otherwise they would rest for ever, and their caller would make other handles instead.
-// Without all those go on resting whose memory others have: it may come back without a call.
+// Raise gives spare memory to handles that rest, and Risen returns them, too. Those that are mapped
+// to it get it without a driver call. Others get it in place of their own, first those whose own
+// was released: they would rest for ever, and their caller would make other handles instead. Unless
+// all is set, those whose memory another has go on resting: it may come back without a call.
 func (d *Device) Raise(all bool) error {
 	d.spare.all = slices.DeleteFunc(d.spare.all, d.raises)
 	var resting []*handle

@@ -83,8 +83,8 @@ func TestRisesWhole(t *testing.T) {
 	k.end()
 }
 
-// TestAllRisesThatCan: spare memory serves whatever rests, though sizes differ, and though others
-// have the memory where it rests.
+// TestAllRisesThatCan: spare memory serves all handles that rest, even if sizes differ, and even if
+// others have the memory that they rest on.
 func TestAllRisesThatCan(t *testing.T) {
 	k := newKit(t)
 	k.Rest(k.handles[0])
@@ -191,7 +191,7 @@ func TestEveryCallOfDropSpareFails(t *testing.T) {
 	})
 }
 
-// TestUsable: a place that a failed call has left without access is none to copy at.
+// TestUsable: nothing is copied at a place that a failed call has left without access.
 func TestUsable(t *testing.T) {
 	k := newKit(t)
 	h := k.handles[0]
