@@ -18,7 +18,7 @@ type waking struct {
 	made, fails int
 }
 
-// arm has call number n fail, counted from 1, and returns how many there were before; 0: none fails.
+// arm makes call number n fail, counted from 1 (0: none fails), and returns how many there were.
 func (d *waking) arm(n int) (made int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

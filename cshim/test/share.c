@@ -237,7 +237,7 @@ int main(int n, char **arguments)
 	OK(stalloc_resume(0, NULL, 0));
 	stalloc_empty_cache();
 	CHECK(kit_stats().reserved == 0, "%llu are held", (ull)kit_stats().reserved);
-	for (unsigned waited = 0; files() != open;) /* how much the host has free is read from one */
+	for (unsigned waited = 0; files() != open;) /* one tells how much the host has free */
 		kit_wait(&waited, 1, "closed files");
 	printf("share: both ways, killed receivers, sleep and failures\n");
 	return 0;

@@ -183,8 +183,8 @@ static void bad_arguments(void)
 	      "no tag");
 }
 
-/* Each call fails once, some as if memory were short, for which resume() makes room and tries again;
- * after that all can sleep and wake. */
+/* Each call fails once, some as if memory were short: then resume() makes room and tries again.
+ * After that all can sleep and wake. */
 static void calls_fail(void)
 {
 	char rule[64];
