@@ -97,8 +97,9 @@ def tables(benches):
         parts.append(
             "In brackets: as measured, where the host bounded the steps. Before it: what the "
             "kernels alone reach, or the fastest quarter of all allocators' steps if these were "
-            "not profiled, with this allocator's driver calls and waits. A bracket alone: the "
-            "allocator had to give its cache back and try again; how long that took is not known."
+            "not profiled; stalloc's driver calls and waits are added to its time. A bracket "
+            "alone: the allocator had to give its cache back and try again; how long that took is "
+            "not known."
         )
     return "\n\n".join(parts)
 
@@ -158,4 +159,6 @@ def summaries(known):
             f"most {percent(gains[most])} at {most} GiB, "
             f"least {percent(gains[least])} at {least} GiB"
         )
-        yield text + (f"; it alone trains at {', '.join(alone)} GiB." if alone else ".")
+        yield text + (
+            f"; of those run there, it alone trains at {', '.join(alone)} GiB." if alone else "."
+        )
