@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"stalloc/actors/device"
 	"stalloc/actors/device/devicetest"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
@@ -11,16 +12,22 @@ import (
 )
 
 // TestExportedBlockIsUsedWhileTheRestSleeps: what is exported stays awake, so work on it may go on,
-// and its free waits for that.
+// and its free waits for that, also where the rest cannot wake.
 func TestExportedBlockIsUsedWhileTheRestSleeps(t *testing.T) {
 	const size, other = 4 * mem.MiB, 7
 	gpu := sim.New(sim.Config{Capacity: mem.GiB, Manual: true})
-	l, err := OpenLocal(gpu, Options{Without: without.Plans})
+	fault := devicetest.NewFault(gpu, 1)
+	dev := struct {
+		*devicetest.Fault
+		device.Exporter
+	}{fault, gpu}
+	l, err := OpenLocal(dev, Options{Without: without.Plans})
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := &kit{l, t, gpu}
 	x := k.malloc(size)
+	k.malloc(size)
 	if _, _, err = k.Export(x); err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +39,12 @@ func TestExportedBlockIsUsedWhileTheRestSleeps(t *testing.T) {
 	if s := k.Stats(); s.Pending != size {
 		t.Errorf("%v wait for the other stream", s.Pending)
 	}
+	held := gpu.Used()
+	fault.Set(devicetest.Rule{Kind: devicetest.CallCreate, Nth: 1, Code: 999})
+	if err := k.Resume(nil); err == nil || gpu.Used() != held {
+		t.Errorf("%v are held of %v that another stream works on: %v", gpu.Used(), held, err)
+	}
+	fault.Set()
 	if err := k.Resume(nil); err != nil {
 		t.Fatal(err)
 	}
