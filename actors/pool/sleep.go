@@ -187,7 +187,7 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (err error) {
 	return err
 }
 
-// Memory wakes in at most wakings parts, of at least atOnce.
+// Memory wakes in at most wakings parts, which have at least atOnce on average: handles differ.
 const atOnce, wakings = 128 * mem.MiB, 16
 
 // refill wakes handles and copies back what is kept of blocks that still live: to one part while
