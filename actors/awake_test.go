@@ -61,6 +61,21 @@ func TestExportedBlockIsUsedWhileTheRestSleeps(t *testing.T) {
 	}
 }
 
+// TestAllThatIsThereIsExported: then nothing sleeps, and nothing has to wake.
+func TestAllThatIsThereIsExported(t *testing.T) {
+	l, err := OpenLocal(sim.New(sim.Config{Capacity: mem.GiB}), Options{Without: without.Plans})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := l.Malloc(0, 512*mem.MiB)
+	if err == nil {
+		_, _, err = l.Export(x)
+	}
+	if err := errors.Join(err, l.Pause(nil, false), l.Resume(nil), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestLimitWhileTheRestSleeps: what is awake never exceeds it, whatever becomes of what sleeps: it
 // may go back, or serve a pool that is awake.
 func TestLimitWhileTheRestSleeps(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// waking is a device of which one call fails, of those that make memory and copy to it. Meanwhile
-// it checks that what is copied to can be used.
+// waking is a device on which one of the calls fails that make memory or copy to it. It checks that
+// what is copied to can be used.
 type waking struct {
 	*contents
 	mu             sync.Mutex
@@ -66,7 +66,7 @@ func (d *waking) Write(to mem.Addr, from []byte) error {
 	return d.contents.Write(to, from)
 }
 
-// number writes numbers into blocks, or says where others are.
+// number writes numbers into blocks, or reports where they differ.
 func (d *waking) number(t *testing.T, write bool, size mem.Bytes, blocks ...mem.Addr) {
 	t.Helper()
 	d.mu.Lock()

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -187,47 +186,37 @@ func (p *Pool) wake(pools map[uint64]*backup.Copy) (err error) {
 	return err
 }
 
-// Memory wakes in at most wakings parts, which have at least atOnce on average: handles differ.
-const atOnce, wakings = 128 * mem.MiB, 16
+// Memory wakes in at most mostParts parts, which have at least atOnce on average: handles differ.
+const atOnce, mostParts = 128 * mem.MiB, 16
 
 // refill wakes handles and copies back what is kept of blocks that still live: to one part while
 // the driver makes memory for the next. If anything fails, all that it woke sleeps again.
-func (p *Pool) refill(handles []driver.Handle, pools map[uint64]*backup.Copy) error {
-	at := func(h driver.Handle) mem.Addr {
-		first, _, _ := p.dev.Place(h)
-		return first
-	}
-	slices.SortFunc(handles, func(a, b driver.Handle) int { return cmp.Compare(at(a), at(b)) })
+func (p *Pool) refill(handles []driver.Handle, pools map[uint64]*backup.Copy) (err error) {
 	back := p.backups.Restore(pools, func(pool uint64, b engine.Block) bool {
 		now, live := p.policy.Lookup(b.Addr)
 		return live && !now.Pending && now.Pool == pool
 	})
-	awake := func(h driver.Handle) bool {
-		_, asleep := p.dev.Size([]driver.Handle{h})
-		return asleep == 0
-	}
+	asleep := slices.DeleteFunc(slices.Clone(handles), func(h driver.Handle) bool {
+		_, sleeps := p.dev.Size([]driver.Handle{h})
+		return sleeps == 0
+	})
+	at, copied := p.dev.Places(handles), func() error { return nil }
 	size, _ := p.dev.Size(handles)
-	parts := int(min(max(size/atOnce, 1), wakings))
-	n := (len(handles) + parts - 1) / parts
-	copied := func() error { return nil }
-	var woken []driver.Handle
-	var err error
-	for next := mem.Addr(0); err == nil && next < math.MaxUint64; {
-		some := handles[:min(n, len(handles))]
-		handles = handles[len(some):]
-		woken = append(woken, slices.DeleteFunc(slices.Clone(some), awake)...)
-		if next = math.MaxUint64; len(handles) > 0 {
-			next = at(handles[0]) // what lies before it is awake
+	parts := max(1, min(int(size/atOnce), mostParts, len(at)))
+	for i := 1; err == nil && i <= parts; i++ {
+		end := mem.Addr(math.MaxUint64)
+		if i < parts {
+			end = at[i*len(at)/parts]
 		}
-		if err = errors.Join(p.dev.Wake(some), copied()); err == nil {
-			copied = back.Begin(next)
+		if err = errors.Join(p.dev.WakeBefore(end, handles), copied()); err == nil {
+			copied = back.Begin(end)
 		}
 	}
 	if err == nil {
 		err = copied()
 	}
 	if err != nil {
-		_, again := p.dev.Sleep(woken)
+		_, again := p.dev.Sleep(asleep)
 		err = errors.Join(err, again)
 	}
 	return err

@@ -174,7 +174,7 @@ type kept struct {
 	end   mem.Addr
 }
 
-// Restore returns a Return of the blocks that still live.
+// Restore prepares to copy back the blocks that still live, of each pool.
 func (s *Store) Restore(copies map[uint64]*Copy, live func(uint64, engine.Block) bool) *Return {
 	r := &Return{}
 	r.to, _ = s.dev.(device.Copier)
@@ -191,7 +191,8 @@ func (s *Store) Restore(copies map[uint64]*Copy, live func(uint64, engine.Block)
 	return r
 }
 
-// Begin copies back what lies before an address, on several threads; wait waits for them.
+// Begin copies back what lies before an address, on several threads. What it returns waits for
+// these copies.
 func (r *Return) Begin(end mem.Addr) (wait func() error) {
 	n := slices.IndexFunc(r.left, func(k kept) bool { return k.end > end })
 	if n < 0 {

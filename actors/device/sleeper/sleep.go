@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 
 	"stalloc/internal/driver"
@@ -35,8 +36,7 @@ func (d *Device) placesOf(handles []driver.Handle) (places []*place) {
 	return places
 }
 
-// runs makes a call for each stretch of neighbouring places, until one fails: the driver takes long
-// for each call, whatever it covers.
+// runs makes a call for each stretch of neighbouring places, until one fails.
 func runs(places []*place, call func(at mem.Addr, size mem.Bytes, run []*place) error) error {
 	for len(places) > 0 {
 		n, size := 0, mem.Bytes(0)
@@ -127,6 +127,11 @@ func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 // none, so far as the driver lets that be undone. Its contents are undefined. A handle that Map has
 // woken meanwhile is mapped at its other places, too.
 func (d *Device) Wake(handles []driver.Handle) error {
+	return d.WakeBefore(math.MaxUint64, handles)
+}
+
+// WakeBefore is Wake for the places before an address alone.
+func (d *Device) WakeBefore(end mem.Addr, handles []driver.Handle) error {
 	var made []*handle
 	places := d.placesOf(handles)
 	for _, p := range d.places { // left by calls that have failed
@@ -134,15 +139,18 @@ func (d *Device) Wake(handles []driver.Handle) error {
 			places = append(places, p)
 		}
 	}
+	places = those(places, func(p *place) bool { return p.at < end && !p.usable })
 	apart := those(places, func(p *place) bool { return !p.mapped })
 	err := func() error {
 		for _, h := range handles {
-			if x := d.handles[h]; x != nil && x.memory == nil && x.guest == nil {
-				if err := d.fill(x); err != nil {
-					return err
-				}
-				made = append(made, x)
+			x := d.handles[h]
+			if x == nil || x.memory != nil || x.guest != nil || !x.begins(end) {
+				continue
 			}
+			if err := d.fill(x); err != nil {
+				return err
+			}
+			made = append(made, x)
 		}
 		return d.join(places)
 	}()
@@ -155,6 +163,9 @@ func (d *Device) Wake(handles []driver.Handle) error {
 	}
 	return errors.Join(err, d.empty(made))
 }
+
+// begins reports whether a handle has a place before an address, or none at all.
+func (x *handle) begins(end mem.Addr) bool { return len(x.places) == 0 || x.places[0].at < end }
 
 // empty releases the memory of handles that are mapped nowhere.
 func (d *Device) empty(handles []*handle) error {
@@ -180,6 +191,15 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) 
 		at, has = x.places[0].at, true
 	}
 	return at, x.size, has
+}
+
+// Places returns where handles that may sleep are, or will be, mapped.
+func (d *Device) Places(handles []driver.Handle) (at []mem.Addr) {
+	for _, p := range d.placesOf(handles) {
+		at = append(at, p.at)
+	}
+	slices.Sort(at)
+	return at
 }
 
 // Behind returns the handles that a range lies in, every byte of which has a place.

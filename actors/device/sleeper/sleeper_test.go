@@ -149,6 +149,36 @@ func TestSleepAndWake(t *testing.T) {
 	k.end()
 }
 
+// TestWakesByAddress: each time the places before an address, and the handles that they need.
+func TestWakesByAddress(t *testing.T) {
+	k := newKit(t)
+	k.sleep()
+	for _, c := range []struct {
+		before int
+		used   mem.Bytes
+	}{{0, page}, {1, 2 * page}, {8, 4 * page}} {
+		if err := k.WakeBefore(k.at(c.before), k.handles[:2]); err != nil {
+			t.Fatal(err)
+		}
+		_, _, mapped := k.gpu.Behind(k.at(8))
+		if used := k.gpu.Used(); used != c.used || mapped {
+			t.Errorf("before page %d: %v is taken, page 8 is mapped: %t", c.before, used, mapped)
+		}
+	}
+	k.wake()
+	k.awake("after waking by address")
+	k.sleep()
+	if err := errors.Join(k.Unmap(k.at(0), page), k.Unmap(k.at(8), page)); err != nil {
+		t.Fatal(err)
+	}
+	if k.wake(); k.Asleep() != 0 {
+		t.Errorf("%v of a handle without a place sleeps", k.Asleep())
+	}
+	k.put(k.at(0), k.handles[0], page)
+	k.put(k.at(8), k.handles[0], page)
+	k.end()
+}
+
 // TestCallsWhileAsleep: what sleeps is mapped, unmapped and released as if it did not.
 func TestCallsWhileAsleep(t *testing.T) {
 	k := newKit(t)
