@@ -89,8 +89,11 @@ int stalloc_malloc_at(void *ptr, size_t size, int device, void *stream, const ui
 	struct stalloc_flight f = {0};
 	stalloc_drain_now(s->device); /* frees may be waiting */
 	if (!pool) stalloc_pool_enter(&f, s->device, stream);
-	int result = e->alloc(s, pool ? stalloc_pool_key(pool[0], pool[1]) : f.pool, size, &addr,
-			      err, sizeof err);
+	const uint64_t key = pool ? stalloc_pool_key(pool[0], pool[1]) : f.pool;
+	int result = e->alloc(s, key, size, &addr, err, sizeof err);
+	/* A free of another thread takes long on a busy host. */
+	if (result == STALLOC_ERR_MEMORY && stalloc_drain_now(s->device))
+		result = e->alloc(s, key, size, &addr, err, sizeof err);
 	stalloc_pool_leave(&f);
 	if (result != STALLOC_OK)
 		return stalloc_fail(result, "no block of %zu bytes can lie at %p: %s", size, ptr,
